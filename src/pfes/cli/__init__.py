@@ -1,0 +1,35 @@
+"""The command line: one short file per command."""
+
+import sys
+
+import typer
+
+from pfes.cli import evaluate, listings, predict, quickstart, search
+from pfes.errors import PfesError
+
+app = typer.Typer(
+    help=(
+        "Search continuous prompts for language models you can only query, with projection-free "
+        "evolution strategies."
+    ),
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("quickstart")(quickstart.quickstart)
+app.command("search")(search.search)
+app.command("evaluate")(evaluate.evaluate)
+app.command("predict")(predict.predict)
+app.add_typer(listings.tasks, name="tasks")
+app.command("models")(listings.models)
+app.command("methods")(listings.methods)
+
+
+def main() -> None:
+    """Run the command line; a user's error is one line and exit code 2."""
+    try:
+        app()
+    except PfesError as error:
+        print(f"pfes: {error}", file=sys.stderr)
+        sys.exit(2)

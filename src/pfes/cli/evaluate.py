@@ -1,0 +1,50 @@
+"""`pfes evaluate`: how good a saved prompt is on the test set."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pfes.config import make_config
+from pfes.folder import RunFolder
+
+Folder = Annotated[Path, typer.Argument(help="run folder")]
+
+
+def evaluate(
+    folder: Folder,
+    test_limit: Annotated[
+        int | None, typer.Option(min=1, help="use only so many test examples [as in the run]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON only")] = False,
+) -> None:
+    """Print metric, probability P and rank R of a run's prompt on the test set."""
+    from pfes.cli.progress import follow_scoring
+    from pfes.run import load_run_task, open_model
+    from pfes.saved import SavedPrompt
+    from pfes.scoring import interval
+
+    run = RunFolder(folder)
+    saved = SavedPrompt.load(run)
+    stored = run.read_json(run.config)
+    if test_limit is not None:
+        stored["test_limit"] = test_limit
+    config = make_config(**stored)
+    task = load_run_task(config)
+    model = open_model(config, task.spec)
+    score = follow_scoring(saved.score_steps(model, task.test, ranks=True), len(task.test), as_json)
+    low, high = interval(score)
+    figures = {
+        "metric": task.spec.metric,
+        "value": score.metric,
+        "interval": [low, high],
+        "probability": score.probability,
+        "rank": score.rank,
+        "test_examples": len(task.test),
+    }
+    if as_json:
+        print(json.dumps(figures))
+        return
+    print(f"{task.spec.metric} {score.metric:.4f} (95 % interval {low:.4f} – {high:.4f})")
+    print(f"P {score.probability:.4f}  R {score.rank:.2f}  on {len(task.test)} test examples")

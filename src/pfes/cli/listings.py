@@ -1,0 +1,97 @@
+"""`pfes tasks`, `pfes models`, `pfes methods`: what there is."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+tasks = typer.Typer(help="List, show and check tasks.", invoke_without_command=True)
+
+
+def _print(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    table = Table(title=title, title_justify="left")
+    for i, column in enumerate(columns):
+        table.add_column(column, no_wrap=i == 0)
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+@tasks.callback()
+def list_tasks(context: typer.Context) -> None:
+    """List the tasks that come with pfes."""
+    from pfes.tasks import builtin_tasks, read_spec
+
+    if context.invoked_subcommand is not None:
+        return
+    specs = [read_spec(name)[0] for name in builtin_tasks()]
+    rows = [(s.name, s.description, ", ".join(s.verbalizers.values()), s.metric) for s in specs]
+    _print("Tasks; your own is a YAML file", ("name", "what", "words", "metric"), rows)
+
+
+@tasks.command("show")
+def show_task(name: Annotated[str, typer.Argument(help="task name or YAML file")]) -> None:
+    """Print a task as YAML: a pattern for one of your own."""
+    import yaml
+
+    from pfes.tasks import read_spec
+
+    spec, _ = read_spec(name)
+    content = spec.model_dump(exclude_defaults=True)
+    print(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), end="")
+
+
+@tasks.command("check")
+def check_task(
+    file: Annotated[str, typer.Argument(help="task name or YAML file")],
+    model: Annotated[
+        str | None, typer.Option(help="also check that each word is one token of this model")
+    ] = None,
+    shots: Annotated[int | None, typer.Option(min=1, help="examples per class to draw")] = None,
+    data_dir: Annotated[str | None, typer.Option(help="folder with local copies")] = None,
+) -> None:
+    """Check a task and its data, and show one example as the model would read it."""
+    from pfes.tasks import load_task
+    from pfes.tasks.batch import verbalizer_tokens
+    from pfes.tasks.spec import MASK
+    from pfes.tasks.task import DEFAULT_SHOTS
+
+    task = load_task(file, shots or DEFAULT_SHOTS, data_dir=data_dir)
+    if model is not None:
+        from pfes.models.load import load_tokenizer
+
+        verbalizer_tokens(task.spec, load_tokenizer(model))
+    print(
+        f"{task.name}: {len(task.train)} training, {len(task.validation)} validation, "
+        f"{len(task.test)} test examples"
+    )
+    example = task.train[0]
+    label = task.spec.labels[example.label]
+    for family, template in task.spec.templates.items():
+        filled = template.format_map(example.fields | {MASK: "[MASK]"})
+        print(f"{family}: {filled!r} → {task.spec.verbalizers[label]!r} (label {label})")
+    if model is None:
+        print("Words were not checked against a tokenizer: add --model")
+
+
+def models() -> None:
+    """List the embedded models and how to name others."""
+    from pfes.models.embedded import MODELS, is_cached
+
+    rows = [
+        (name, model.description, "here" if is_cached(name) else f"{model.file.megabytes} MB")
+        for name, model in MODELS.items()
+    ]
+    _print("Embedded models", ("name", "what", "download"), rows)
+    print(
+        "Any masked or causal language model goes too: --model FOLDER or --model OWNER/NAME (Hub)"
+    )
+
+
+def methods() -> None:
+    """List the methods, one line each."""
+    from pfes.methods import METHODS
+
+    _print("Methods", ("name", "what"), [(m.name, m.summary) for m in METHODS.values()])

@@ -1,0 +1,62 @@
+"""Command-line options made from the run config, where each setting is declared."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from pfes.config import RunConfig
+
+
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command one option per setting of a run, in place of its `settings` parameter.
+
+    An option that is not given does not appear in `settings`, so that a config file or the
+    config's own default can speak.
+    """
+    signature = inspect.signature(command)
+
+    def wrapped(**arguments: Any) -> None:
+        names = set(RunConfig.model_fields)
+        given = {k: v for k, v in arguments.items() if k in names and v is not None}
+        rest = {k: v for k, v in arguments.items() if k not in names}
+        command(settings=given, **rest)
+
+    own = [
+        p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for p in signature.parameters.values()
+        if p.name != "settings"
+    ]
+    wrapped.__signature__ = signature.replace(parameters=[*_options(), *own])  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {p.name: p.annotation for p in [*_options(), *own]}
+    wrapped.__name__ = command.__name__
+    wrapped.__doc__ = command.__doc__
+    return wrapped
+
+
+def _options() -> list[inspect.Parameter]:
+    return [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=typer.Option(None, f"--{name.replace('_', '-')}", help=_help(name)),
+            annotation=_plain_type(field.annotation) | None,
+        )
+        for name, field in RunConfig.model_fields.items()
+    ]
+
+
+def _plain_type(annotation: Any) -> Any:
+    """Return int, float, bool or str: the config itself checks the rest."""
+    for kind in (bool, int, float):
+        if annotation in (kind, kind | None):
+            return kind
+    return str
+
+
+def _help(name: str) -> str:
+    field = RunConfig.model_fields[name]
+    default = field.get_default()
+    known = not field.is_required() and default is not None and default is not False
+    return f"{field.description} [{default}]" if known else str(field.description)

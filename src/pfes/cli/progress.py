@@ -1,0 +1,126 @@
+"""Showing a run: live on a terminal, line by line elsewhere, silent for machines."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from pfes.loop import Step
+from pfes.result import Result
+from pfes.run import Event, Stage
+from pfes.scoring import Score
+
+
+class Display(Protocol):
+    """Takes the events of a run."""
+
+    def show(self, event: Event) -> None: ...
+
+
+@contextmanager
+def display(budget: int, quiet: bool) -> Iterator[Display]:
+    """Choose how to show a run on standard error."""
+    if quiet:
+        yield _Silent()
+    elif sys.stderr.isatty():
+        with _Live(budget) as live:
+            yield live
+    else:
+        yield _Lines(budget)
+
+
+def follow(events: Iterator[Event], budget: int, quiet: bool) -> Result:
+    """Show a run to its end and return its result."""
+    with display(budget, quiet) as shown:
+        for event in events:
+            shown.show(event)
+    assert isinstance(event, Result)
+    return event
+
+
+def follow_scoring(steps: Iterator[int | Score], total: int, quiet: bool) -> Score:
+    """Show the scoring of examples to its end and return the score."""
+    with display(total, quiet) as shown:
+        for progress in steps:
+            if isinstance(progress, Score):
+                return progress
+            shown.show(Stage("scoring", progress, total))
+    raise AssertionError("scoring ends with a score")
+
+
+class _Silent:
+    def show(self, event: Event) -> None:
+        pass
+
+
+class _Lines:
+    """One line for each validation and each stage: what a log wants."""
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        self.stage = ""
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, Stage) and event.name != self.stage:
+            self.stage = event.name
+            print(event.name, file=sys.stderr, flush=True)
+        elif isinstance(event, Step) and event.validation is not None:
+            print(
+                f"{event.evaluations}/{self.budget} FEs  {_figures(event)}  "
+                f"validation {event.validation.metric:.3f}  {_left(event, self.budget)}",
+                file=sys.stderr,
+                flush=True,
+            )
+
+
+class _Live:
+    """A bar with best loss, step size, speed and time left."""
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        self.progress = Progress(
+            TextColumn("{task.description:<20}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        self.bars: dict[str, int] = {}
+
+    def __enter__(self) -> "_Live":
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, Step):
+            figures = _figures(event)
+            if event.validation is not None:
+                figures += f"  validation {event.validation.metric:.3f}"
+            self._bar("searching", event.evaluations, self.budget, figures)
+        elif isinstance(event, Stage):
+            self._bar(event.name, event.done, event.total)
+
+    def _bar(self, name: str, done: int, total: int | None, figures: str = "") -> None:
+        if name not in self.bars:
+            for bar in self.progress.tasks:  # what came before is over
+                if bar.total is None:
+                    self.progress.update(bar.id, total=1, completed=1)
+            self.bars[name] = self.progress.add_task(name, total=total, figures="")
+        self.progress.update(self.bars[name], completed=done, figures=figures)  # type: ignore[arg-type]
+
+
+def _figures(step: Step) -> str:
+    speed = step.seconds / step.evaluations
+    return f"best loss {step.best_loss:.4f}  σ {step.sigma:.4g}  {speed:.2f} s/FE"
+
+
+def _left(step: Step, budget: int) -> str:
+    seconds = step.seconds / step.evaluations * (budget - step.evaluations)
+    return f"{seconds / 60:.1f} min left" if seconds >= 60 else f"{seconds:.0f} s left"

@@ -1,0 +1,90 @@
+"""`pfes search`: find a prompt for a model and a task."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from pfes.cli.options import with_settings
+from pfes.cli.tables import show_result
+from pfes.config import RunConfig, make_config
+from pfes.errors import PfesError
+from pfes.folder import RunFolder
+from pfes.result import Result
+
+INTERRUPTED = 130  # the shell's code for a program stopped by Ctrl-C
+
+
+@with_settings
+def search(
+    settings: dict[str, Any],
+    out: Annotated[Path, typer.Option("--out", help="run folder to write")],
+    resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out")] = False,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="YAML file of settings; options override it")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON only")] = False,
+) -> None:
+    """Search a prompt and leave it, with its history and result, in a run folder."""
+    if config is not None:
+        settings = _read_settings(config) | settings
+    run_and_show(settings, RunFolder(out), resume, as_json)
+
+
+def run_and_show(
+    settings: dict[str, Any], folder: RunFolder, resume: bool, as_json: bool
+) -> Result:
+    """Run or resume a search with progress, print its result, and leave its figure."""
+    from pfes.cli.progress import follow
+    from pfes.run import resumed_config, run
+
+    resume = resume and folder.config.exists()  # a run killed before its first save starts anew
+    if resume:
+        config = resumed_config(folder, settings)
+        if folder.result.exists():
+            result = Result.model_validate(folder.read_json(folder.result))
+            show_result(result, folder, as_json)
+            return result
+    else:
+        config = make_config(**settings)
+        check_names(config)
+        folder.create()
+    try:
+        result = follow(run(config, folder, resume=resume), config.budget, quiet=as_json)
+    except KeyboardInterrupt:
+        print(
+            f"\nStopped. Continue with: pfes search --out {folder.path} --resume", file=sys.stderr
+        )
+        raise typer.Exit(INTERRUPTED) from None
+    _draw(folder)
+    show_result(result, folder, as_json)
+    return result
+
+
+def check_names(config: RunConfig) -> None:
+    """Find a mistyped task or method before anything is made or loaded."""
+    from pfes.methods import get_method
+    from pfes.tasks import read_spec
+
+    get_method(config.method)
+    read_spec(config.task)
+
+
+def _draw(folder: RunFolder) -> None:
+    from pfes.figures import convergence
+
+    convergence(folder.read_history(), folder.path / "convergence.png")
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise PfesError(f"--config {path}: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise PfesError(f"--config {path}: not a mapping of settings")
+    return content

@@ -1,0 +1,42 @@
+"""Results as a person reads them."""
+
+import json
+
+from rich.console import Console
+from rich.table import Table
+
+from pfes.folder import RunFolder
+from pfes.result import Result
+
+ROWS = {
+    "zero_shot": "zero-shot (template alone)",
+    "initial": "initial prompt",
+    "test": "found prompt",
+}
+
+
+def show_result(result: Result, folder: RunFolder, as_json: bool) -> None:
+    """Print a result: a table, or the JSON that is in `result.json`."""
+    if as_json:
+        print(json.dumps(result.model_dump(mode="json")))
+        return
+    console = Console()
+    table = Table(title=f"{result.task} · {result.model} · {result.method} · seed {result.seed}")
+    table.add_column(f"on {result.test_examples} held-out examples")
+    table.add_column(result.metric, justify="right")
+    table.add_column("95 % interval", justify="right")
+    for key, label in ROWS.items():
+        low, high = result.intervals[key]
+        style = "bold" if key == "test" else None
+        table.add_row(label, f"{getattr(result, key):.4f}", f"{low:.4f} – {high:.4f}", style=style)
+    low, high = result.intervals["gain"]
+    table.add_row("found − zero-shot", f"{result.gain:+.4f}", f"{low:+.4f} – {high:+.4f}")
+    console.print(table)
+    rank = "" if result.rank is None else f", mean rank {result.rank:.1f}"
+    console.print(
+        f"{result.evaluations} evaluations at {result.seconds_per_evaluation:.2f} s; training loss "
+        f"{result.initial_train_loss:.4f} → {result.train_loss:.4f}; probability of the predicted "
+        f"word {result.probability:.3f}{rank}",
+        highlight=False,
+    )
+    console.print(f"Run folder: {folder.path}", highlight=False, soft_wrap=True)

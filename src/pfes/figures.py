@@ -1,0 +1,44 @@
+"""Figures of a run."""
+
+from pathlib import Path
+from typing import Any
+
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"  # told apart with any colour vision
+
+
+def convergence(history: list[dict[str, Any]], path: Path) -> None:
+    """Draw loss, validation metric and step size over the evaluations of a run."""
+    from matplotlib.figure import Figure
+
+    spent = [line["evaluations"] for line in history]
+    points = [
+        (line["evaluations"], value)
+        for line in history
+        for value in line["losses"]
+        if value is not None
+    ]
+    judged = [line for line in history if line["validation"] is not None]
+    figure = Figure(figsize=(6.4, 5.6), layout="constrained")
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    top.plot(*zip(*points, strict=True), ".", color=GREY, ms=3, alpha=0.6, label="candidates")
+    top.plot(spent, [line["best_loss"] for line in history], color=BLUE, label="best so far")
+    top.set_ylabel("training loss")
+    right = top.twinx()
+    right.plot(
+        [line["evaluations"] for line in judged],
+        [line["validation"]["metric"] for line in judged],
+        "o-", color=ORANGE, ms=4, label="validation (right axis)",
+    )  # fmt: skip
+    selected = [line for line in judged if line["selected"]][-1]
+    right.plot(
+        selected["evaluations"], selected["validation"]["metric"],
+        "*", color=ORANGE, ms=14, label="selected",
+    )  # fmt: skip
+    right.set_ylabel("validation metric")
+    handles = [*top.get_legend_handles_labels()[0], *right.get_legend_handles_labels()[0]]
+    figure.legend(handles=handles, loc="outside upper center", ncols=4, frameon=False, fontsize=9)
+    bottom.plot(spent, [line["sigma"] for line in history], color=BLUE)
+    bottom.set_yscale("log")
+    bottom.set_ylabel("step size σ")
+    bottom.set_xlabel("function evaluations")
+    figure.savefig(path, dpi=150)

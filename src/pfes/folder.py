@@ -1,0 +1,169 @@
+"""A run folder: the only state of a run, written so that a crash never leaves half a file."""
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from pfes.errors import PfesError
+from pfes.models.base import Floats
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+PLAIN = "plain"  # metadata key that holds a checkpoint's plain values as JSON
+
+
+class RunFolder:
+    """Reads and writes `config.json`, `history.jsonl`, checkpoint, prompt and `result.json`."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.json"
+        self.history = self.path / "history.jsonl"
+        self.checkpoint = self.path / "checkpoint.safetensors"
+        self.prompt = self.path / "prompt.safetensors"
+        self.result = self.path / "result.json"
+
+    def create(self) -> None:
+        """Make the folder, which must be empty or not exist."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            occupied = any(self.path.iterdir())
+        except OSError as error:
+            raise PfesError(f"--out {self.path}: {error.strerror}") from None
+        if occupied:
+            raise PfesError(
+                f"--out {self.path} is not empty: continue its run with --resume, "
+                "or choose another folder"
+            )
+
+    def write_json(self, path: Path, content: dict[str, Any]) -> None:
+        """Write a JSON file in one step."""
+        self._replace(path, (json.dumps(_finite(content), indent=2) + "\n").encode())
+
+    def read_json(self, path: Path) -> dict[str, Any]:
+        """Read a JSON file of the folder."""
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise PfesError(f"{self.path} holds no run: it has no {path.name}") from None
+        except (OSError, ValueError) as error:
+            raise PfesError(f"{path} cannot be read: {error}") from None
+        if not isinstance(content, dict):
+            raise PfesError(f"{path} is not a JSON object")
+        return content
+
+    def append_history(self, line: dict[str, Any]) -> None:
+        """Add one step to the history."""
+        with self.history.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(_finite(line)) + "\n")
+
+    def read_history(self) -> list[dict[str, Any]]:
+        """Return the steps recorded so far."""
+        try:
+            with self.history.open(encoding="utf-8") as file:
+                return [json.loads(line) for line in file]
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError) as error:
+            raise PfesError(f"{self.history} cannot be read: {error}") from None
+
+    def save_checkpoint(self, state: dict[str, Any]) -> None:
+        """Store nested arrays and plain values, with how much of the history belongs to them."""
+        arrays, plain = _split(state)
+        size = self.history.stat().st_size if self.history.exists() else 0
+        metadata = {PLAIN: json.dumps({"state": plain, "history_bytes": size})}
+        self._replace(self.checkpoint, save(arrays, metadata=metadata))
+
+    def load_checkpoint(self) -> dict[str, Any] | None:
+        """Return the last checkpoint and drop what the history has beyond it; None if none yet."""
+        if not self.checkpoint.exists():
+            self._cut_history(0)
+            return None
+        arrays, metadata = _read(self.checkpoint)
+        try:
+            plain = json.loads(metadata[PLAIN])
+            self._cut_history(plain["history_bytes"])
+            return _merge(plain["state"], arrays)
+        except (KeyError, TypeError, ValueError):
+            raise PfesError(f"{self.checkpoint} is not a checkpoint of pfes") from None
+
+    def save_prompt(self, prompt: Floats, metadata: dict[str, str]) -> None:
+        """Store a prompt `(length, width)` with what is needed to use it."""
+        self._replace(
+            self.prompt, save({"prompt": np.ascontiguousarray(prompt)}, metadata=metadata)
+        )
+
+    def load_prompt(self) -> tuple[Floats, dict[str, str]]:
+        """Return the prompt, `(length, width)`, and what it was stored with."""
+        if not self.prompt.exists():
+            raise PfesError(f"{self.path} has no prompt: a run leaves one when it ends")
+        arrays, metadata = _read(self.prompt)
+        if "prompt" not in arrays or arrays["prompt"].ndim != 2:
+            raise PfesError(f"{self.prompt} does not hold a prompt")
+        return arrays["prompt"].astype(np.float32), metadata
+
+    def _cut_history(self, size: int) -> None:
+        if self.history.exists():
+            os.truncate(self.history, size)
+
+    def _replace(self, path: Path, content: bytes) -> None:
+        draft = path.with_name(path.name + ".tmp")
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        directory = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(directory)  # makes the renaming itself survive a power cut
+        finally:
+            os.close(directory)
+
+
+def _read(path: Path) -> tuple[Arrays, dict[str, str]]:
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise PfesError(f"{path} is damaged or not a safetensors file: {error}") from None
+
+
+def _split(state: dict[str, Any], prefix: str = "") -> tuple[Arrays, dict[str, Any]]:
+    """Part nested arrays, by dotted name, from the plain values around them."""
+    arrays: Arrays = {}
+    plain: dict[str, Any] = {}
+    for key, value in state.items():
+        if isinstance(value, np.ndarray):
+            arrays[prefix + key] = np.ascontiguousarray(value)
+        elif isinstance(value, dict):
+            inner, plain[key] = _split(value, f"{prefix}{key}.")
+            arrays |= inner
+        else:
+            plain[key] = value
+    return arrays, plain
+
+
+def _merge(plain: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
+    for name, array in arrays.items():
+        *path, last = name.split(".")
+        place = plain
+        for key in path:
+            place = place[key]
+        place[last] = array
+    return plain
+
+
+def _finite(value: Any) -> Any:
+    """Return the value as strict JSON has it: what is not finite becomes null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

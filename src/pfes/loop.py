@@ -1,0 +1,129 @@
+"""The loop: ask, evaluate, tell, select. A generator of steps."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pfes.models.base import Floats
+from pfes.objective import Doubles
+from pfes.optimizers import Optimizer
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The current solution's metric and loss on the validation set."""
+
+    metric: float
+    loss: float
+
+    def beats(self, other: "Validation") -> bool:
+        """Better metric, or the same and a lower loss. The earlier one wins a full tie."""
+        return (self.metric, -self.loss) > (other.metric, -other.loss)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One generation: what the optimizer was told and where it stands."""
+
+    evaluations: int  # spent so far
+    losses: list[float]  # of this generation's candidates
+    best_loss: float  # of any candidate so far
+    sigma: float
+    seconds: float  # spent on asking, evaluating and telling so far; without validation
+    validation: Validation | None
+    selected: bool  # whether the solution validated here is the best so far
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The solution that a search returns."""
+
+    solution: Floats  # (d,)
+    validation: Validation
+    evaluations: int  # spent when it was found
+
+
+class Search:
+    """Spends a budget of evaluations exactly, and keeps the solution that validates best."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        evaluate: Callable[[Floats], Doubles],
+        validate: Callable[[Floats], Validation],
+        budget: int,
+        eval_every: int,
+    ) -> None:
+        self.optimizer = optimizer
+        self.budget = budget
+        self.eval_every = eval_every
+        self.evaluations = 0
+        self.seconds = 0.0
+        self.selection: Selection | None = None
+        self._evaluate = evaluate
+        self._validate = validate
+
+    def steps(self) -> Iterator[Step]:
+        """Go on until the budget is spent. State may be saved between any two steps."""
+        while self.evaluations < self.budget:
+            yield self._step()
+
+    def _step(self) -> Step:
+        began = time.perf_counter()
+        candidates = self.optimizer.ask()
+        count = min(len(candidates), self.budget - self.evaluations)
+        # children beyond the budget stay without a value, and so are never selected
+        values = np.full(len(candidates), np.inf)
+        values[:count] = self._evaluate(candidates[:count])
+        self.optimizer.tell(values)
+        before, self.evaluations = self.evaluations, self.evaluations + count
+        self.seconds += time.perf_counter() - began
+        due = before // self.eval_every != self.evaluations // self.eval_every
+        validation = None
+        if due or self.evaluations == self.budget:
+            validation = self._validate(self.optimizer.mean)
+        return Step(
+            evaluations=self.evaluations,
+            losses=values[:count].tolist(),
+            best_loss=self.optimizer.best_value,
+            sigma=self.optimizer.sigma,
+            seconds=self.seconds,
+            validation=validation,
+            selected=validation is not None and self._select(validation),
+        )
+
+    def _select(self, validation: Validation) -> bool:
+        if self.selection is not None and not validation.beats(self.selection.validation):
+            return False
+        self.selection = Selection(self.optimizer.mean.copy(), validation, self.evaluations)
+        return True
+
+    def state(self) -> dict[str, Any]:
+        """Return all that `load_state` needs to continue bit for bit."""
+        state = {
+            "evaluations": self.evaluations,
+            "seconds": self.seconds,
+            "optimizer": self.optimizer.state(),
+            "selection": None,
+        }
+        if self.selection is not None:
+            state["selection"] = {
+                "solution": self.selection.solution,
+                "metric": self.selection.validation.metric,
+                "loss": self.selection.validation.loss,
+                "evaluations": self.selection.evaluations,
+            }
+        return state
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        self.evaluations = state["evaluations"]
+        self.seconds = state["seconds"]
+        self.optimizer.load_state(state["optimizer"])
+        kept = state["selection"]
+        if kept is not None:
+            validation = Validation(kept["metric"], kept["loss"])
+            self.selection = Selection(kept["solution"], validation, kept["evaluations"])

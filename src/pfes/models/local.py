@@ -1,0 +1,107 @@
+"""A Hugging Face model in this process, any architecture, unpatched."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from pfes.errors import PfesError
+from pfes.models.base import Floats, Ints
+from pfes.models.packed import longest_seen, packed_passes, takes_part
+from pfes.models.padded import Pass, padded_passes
+from pfes.tasks.batch import Batch
+from pfes.tasks.spec import Family
+
+DEFAULT_BATCH_TOKENS = 4096  # in one forward pass: keeps activations of a small model in cache
+
+
+class LocalModel:
+    """A masked or causal language model that lives here.
+
+    `module` and `tokenizer` are the plain Hugging Face objects.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        family: Family,
+        module: Any,
+        tokenizer: Any,
+        max_batch_tokens: int = DEFAULT_BATCH_TOKENS,
+    ) -> None:
+        self.name = name
+        self.family = family
+        self.module = module.eval().requires_grad_(False)
+        self.tokenizer = tokenizer
+        self.max_batch_tokens = max_batch_tokens
+        self._embedding = module.get_input_embeddings()
+        self.width = int(self._embedding.weight.shape[1])
+        self.max_length = _max_length(module, tokenizer)
+        self._packs = family == "causal" and takes_part(module)
+        self._window = longest_seen(module.config)
+
+    @property
+    def device(self) -> torch.device:
+        """Where inputs go."""
+        return self._embedding.weight.device  # type: ignore[no-any-return]
+
+    @property
+    def vocabulary(self) -> int:
+        return min(len(self.tokenizer), int(self._embedding.weight.shape[0]))
+
+    @torch.inference_mode()
+    def embed(self, tokens: Sequence[int]) -> Floats:
+        ids = torch.tensor(tokens, dtype=torch.long, device=self.device)
+        return self._embedding(ids).float().cpu().numpy()  # type: ignore[no-any-return]
+
+    @torch.inference_mode()
+    def logprobs(self, prompts: Floats, batch: Batch) -> Floats:
+        return self._answers(prompts, batch, ranks=False)[0]
+
+    @torch.inference_mode()
+    def ranks(self, prompts: Floats, batch: Batch) -> tuple[Floats, Ints | None]:
+        return self._answers(prompts, batch, ranks=True)
+
+    def _answers(self, prompts: Floats, batch: Batch, ranks: bool) -> tuple[Floats, Ints | None]:
+        candidates, _, width = prompts.shape
+        if width != self.width:
+            raise ValueError(f"prompts are {width} wide, the model's embedding is {self.width}")
+        shape = (candidates, len(batch), len(batch.words))
+        logprobs = np.empty(shape, dtype=np.float32)
+        positions = np.empty(shape, dtype=np.int64) if ranks else None
+        words = torch.tensor(batch.words, device=self.device)
+        soft = torch.as_tensor(prompts, device=self.device).to(self._embedding.weight.dtype)
+        for pairs, raw in self._passes(soft, batch):
+            logits = raw.float()  # (pairs, vocabulary)
+            chosen = logits[:, words]  # (pairs, words)
+            logprobs[pairs] = (chosen - logits.logsumexp(-1, keepdim=True)).cpu().numpy()
+            if positions is not None:
+                above = (logits[:, None, :] > chosen[:, :, None]).sum(-1)
+                positions[pairs] = (above + 1).cpu().numpy()
+        return logprobs, positions
+
+    def _passes(self, soft: torch.Tensor, batch: Batch) -> Iterator[Pass]:
+        longest = soft.shape[1] + max(len(row) for row in batch.token_ids)
+        if self._packs and (self._window is None or longest <= self._window):
+            return packed_passes(self.module, soft, batch, self.max_batch_tokens)
+        return padded_passes(self.module, self.family, soft, batch, self.max_batch_tokens)
+
+
+def _max_length(module: Any, tokenizer: Any) -> int:
+    """Return how many tokens the model takes: by its positions and by its tokenizer."""
+    limits = [tokenizer.model_max_length]  # a huge number where the tokenizer sets none
+    positions = getattr(module.config, "max_position_embeddings", None)
+    if positions is not None:
+        # RoBERTa counts positions from its padding index on, and so has fewer than it says
+        offsets = [
+            part.padding_idx + 1
+            for name, part in module.named_modules()
+            if name.endswith("position_embeddings")
+            and getattr(part, "padding_idx", None) is not None
+        ]
+        limits.append(positions - (offsets[0] if offsets else 0))
+    limit = min(limits)
+    if limit < 1:
+        raise PfesError("the model's configuration leaves no room for a single token")
+    return int(limit)

@@ -1,0 +1,48 @@
+"""What a finished run says about itself."""
+
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from pfes.models.base import Floats
+from pfes.scoring import Interval
+
+
+class Result(BaseModel):
+    """The figures of a run; its fields are those of `result.json`.
+
+    `zero_shot`, `initial` and `test` are the task's metric on the test set: of the template alone,
+    of the untouched initial prompt, and of the prompt that was found. What the search added is
+    `test − initial`.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
+
+    method: str
+    model: str
+    task: str
+    seed: int
+    metric: str = Field(description="name of the task's metric")
+    zero_shot: float
+    initial: float
+    validation: float = Field(description="metric of the found prompt on the validation set")
+    test: float
+    intervals: dict[str, Interval] = Field(description="95 % bootstrap intervals on the test set")
+    gain: float = Field(description="test − zero_shot; its interval is of the paired difference")
+    train_loss: float = Field(description="loss of the found prompt on the training examples")
+    initial_train_loss: float
+    evaluations: int = Field(description="function evaluations spent")
+    selected_at: int = Field(description="evaluations spent when the found prompt was reached")
+    seconds_per_evaluation: float
+    probability: float = Field(description="P: mean probability of the predicted word")
+    rank: float | None = Field(description="R: mean rank of the predicted word; null if not shown")
+    test_examples: int
+    config: dict[str, Any]
+    environment: dict[str, Any]
+    prompt: Floats = Field(
+        default_factory=lambda: np.empty((0, 0), dtype=np.float32),
+        exclude=True,
+        repr=False,
+        description="the found prompt, (length, width)",
+    )

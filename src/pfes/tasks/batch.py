@@ -1,0 +1,123 @@
+"""From examples to token ids: fill the template, find the answer position, cut what is too long."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfes.errors import PfesError
+from pfes.tasks.spec import MASK, Family, TaskSpec, placeholders
+from pfes.tasks.task import Example
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Examples as a model takes them: all that `LanguageModel.logprobs` needs beside the prompts.
+
+    `answers` are positions in `token_ids` as they stand here, before a prompt is put in.
+    """
+
+    token_ids: tuple[tuple[int, ...], ...]  # one row per example, with special tokens
+    answers: tuple[int, ...]  # where each row's answer is read
+    words: tuple[int, ...]  # token of each label's verbalizer word
+    labels: NDArray[np.int64]  # (examples,)
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+
+def encode(
+    spec: TaskSpec,
+    examples: Sequence[Example],
+    tokenizer: Any,
+    family: Family,
+    max_tokens: int,
+) -> Batch:
+    """Fill the template with each example and tokenise it to at most `max_tokens` tokens."""
+    template = spec.template(family)
+    words = verbalizer_tokens(spec, tokenizer)
+    mask = tokenizer.mask_token if family == "masked" else None
+    if family == "masked" and mask is None:
+        raise PfesError("this tokenizer has no mask token, so it is not one of a masked model")
+
+    def tokens(text: str) -> tuple[int, ...]:
+        return tuple(tokenizer(text)["input_ids"])
+
+    rows, answers = [], []
+    for example in examples:
+        fields = {name: _plain(text, mask) for name, text in example.fields.items()}
+        row = _fit(template, fields, mask, tokens, max_tokens)
+        rows.append(row)
+        answers.append(len(row) - 1 if mask is None else row.index(tokenizer.mask_token_id))
+    labels = np.array([example.label for example in examples], dtype=np.int64)
+    return Batch(tuple(rows), tuple(answers), words, labels)
+
+
+def _plain(text: str, mask: str | None) -> str:
+    """Take the mask token out of a text, which would otherwise be read as the answer position."""
+    return text if mask is None else text.replace(mask, " ")
+
+
+def _fit(
+    template: str,
+    fields: dict[str, str],
+    mask: str | None,
+    tokens: Callable[[str], tuple[int, ...]],
+    limit: int,
+) -> tuple[int, ...]:
+    """Return the filled template's tokens; where too many, cut the longest texts at their end."""
+
+    def filled(length: int) -> tuple[int, ...]:
+        cut = {name: text[:length] for name, text in fields.items()}
+        return tokens(template.format_map(cut | {MASK: mask}))
+
+    longest = max(len(fields[name]) for name in placeholders(template) if name != MASK)
+    row = filled(longest)
+    if len(row) <= limit:
+        return row
+    shortest = filled(0)
+    if len(shortest) > limit:
+        raise PfesError(
+            f"the template alone has {len(shortest)} tokens and the model takes {limit} "
+            "beside the prompt: shorten the template or the prompt (--prompt-length)"
+        )
+    low, high = 0, longest  # filled(low) fits, filled(high) does not
+    best = shortest
+    while high - low > 1:
+        middle = (low + high) // 2
+        row = filled(middle)
+        if len(row) <= limit:
+            low, best = middle, row
+        else:
+            high = middle
+    return best
+
+
+def verbalizer_tokens(spec: TaskSpec, tokenizer: Any) -> tuple[int, ...]:
+    """Return each label's word as one token: with a leading space where there is such a token."""
+    found: dict[int, str] = {}
+    for label, word in spec.verbalizers.items():
+        token = _single_token(word.strip(), tokenizer)
+        if token is None:
+            pieces = tokenizer.tokenize(" " + word.strip())
+            raise PfesError(
+                f"task {spec.name!r}: the word {word!r} of label {label!r} is not one token here "
+                f"but {len(pieces)} ({' '.join(map(repr, pieces))}): choose another word"
+            )
+        if token in found:
+            raise PfesError(
+                f"task {spec.name!r}: labels {found[token]!r} and {label!r} have the same word "
+                f"{word!r}"
+            )
+        found[token] = label
+    return tuple(found)
+
+
+def _single_token(word: str, tokenizer: Any) -> int | None:
+    for text in (" " + word, word):
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
+            return int(ids[0])
+    return None

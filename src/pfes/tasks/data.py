@@ -1,0 +1,117 @@
+"""Rows of a data set: from files, a folder of files, the Hub, or the embedded data."""
+
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pfes.errors import PfesError
+from pfes.tasks.spec import DatasetSpec, one_line
+
+Row = dict[str, Any]
+SUFFIXES = (".jsonl", ".csv", ".tsv", ".parquet")
+
+
+def read_file(path: Path) -> Iterator[Row]:
+    """Yield the rows of a CSV, TSV, JSONL or Parquet file."""
+    if path.suffix not in SUFFIXES:
+        raise PfesError(f"data file {path} must end in one of {', '.join(SUFFIXES)}")
+    if not path.is_file():
+        raise PfesError(f"data file {path} does not exist")
+    try:
+        if path.suffix == ".jsonl":
+            yield from _read_jsonl(path)
+        elif path.suffix == ".parquet":
+            yield from _read_parquet(path)
+        else:
+            yield from _read_table(path, "\t" if path.suffix == ".tsv" else ",")
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise PfesError(f"data file {path} cannot be read: {one_line(error)}") from None
+
+
+def _read_table(path: Path, delimiter: str) -> Iterator[Row]:
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # a long review is not an error
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        yield from csv.DictReader(file, delimiter=delimiter)
+
+
+def _read_jsonl(path: Path) -> Iterator[Row]:
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except (json.JSONDecodeError, RecursionError):
+                raise PfesError(f"data file {path}, line {number}: not valid JSON") from None
+            if not isinstance(row, dict):
+                raise PfesError(f"data file {path}, line {number}: not a JSON object")
+            yield row
+
+
+def _read_parquet(path: Path) -> Iterator[Row]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        for batch in pyarrow.parquet.ParquetFile(path).iter_batches():
+            yield from batch.to_pylist()
+    except pyarrow.ArrowException as error:
+        raise PfesError(f"data file {path} cannot be read: {one_line(error)}") from None
+
+
+def read_folder(folder: Path, split: str) -> Iterator[Row]:
+    """Yield a split's rows from a local copy of a Hub data set: `split.jsonl` or a sibling format.
+
+    Parquet shards as the Hub stores them (`split-00000-of-00002.parquet`) are read in order.
+    """
+    files = [folder / f"{split}{suffix}" for suffix in SUFFIXES]
+    found = next(([file] for file in files if file.is_file()), None)
+    found = found or sorted(folder.glob(f"{split}-*.parquet"))
+    if not found:
+        raise PfesError(
+            f"--data-dir: {folder} has no {split!r} split "
+            f"(looked for {', '.join(file.name for file in files)}, {split}-*.parquet)"
+        )
+    for file in found:
+        yield from read_file(file)
+
+
+def read_hub(dataset: DatasetSpec, split: str) -> Iterator[Row]:
+    """Yield a split's rows from the Hugging Face Hub (or its local cache)."""
+    import datasets
+
+    try:
+        yield from datasets.load_dataset(dataset.hub, dataset.config, split=split)
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        raise PfesError(
+            f"data set {dataset.hub!r} ({dataset.config or 'default'}, {split}) cannot be had from "
+            f"the Hub: {one_line(error)[:200]}; a local copy goes with --data-dir"
+        ) from None
+
+
+def read_splits(
+    name: str, dataset: DatasetSpec, base: Path, data_dir: Path | None
+) -> tuple[Iterator[Row], Iterator[Row] | None]:
+    """Return training rows and, where the data set has them, test rows."""
+    if dataset.file is not None:
+        test = None if dataset.test_file is None else read_file(base / dataset.test_file)
+        return read_file(base / dataset.file), test
+    if dataset.embedded is not None:
+        from pfes.tasks.embedded import embedded_data
+
+        return read_file(embedded_data(dataset.embedded)), None
+    if data_dir is not None:
+        folder = data_dir / name
+        if not folder.is_dir():
+            raise PfesError(f"--data-dir: {folder} does not exist")
+        return (
+            read_folder(folder, dataset.train),
+            None if dataset.test is None else read_folder(folder, dataset.test),
+        )
+    return (
+        read_hub(dataset, dataset.train),
+        None if dataset.test is None else read_hub(dataset, dataset.test),
+    )

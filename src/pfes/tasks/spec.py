@@ -1,0 +1,160 @@
+"""What a task is, as data: the schema of a task's YAML file and its checks."""
+
+from pathlib import Path
+from string import Formatter
+from typing import Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from pfes.errors import PfesError
+
+Family = Literal["masked", "causal"]
+MetricName = Literal["accuracy", "f1", "matthews"]
+
+MASK = "mask"  # the placeholder for the model's mask token
+BUILTIN = Path(__file__).parent
+
+
+def label_key(value: object) -> str:
+    """Return the one spelling of a label: 1, 1.0, "1" and " 1 " are the same label."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+class DatasetSpec(BaseModel):
+    """Where the examples come from: a file, the Hub, or the embedded data."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    file: str | None = Field(None, description="CSV, TSV, JSONL or Parquet, relative to the YAML")
+    test_file: str | None = Field(None, description="held-out file; without it a part is held out")
+    hub: str | None = Field(None, description="data set on the Hugging Face Hub")
+    config: str | None = Field(None, description="the Hub data set's configuration")
+    embedded: str | None = Field(None, description="data that comes with pfes")
+    train: str = Field("train", description="name of the training split (Hub, --data-dir)")
+    test: str | None = Field(None, description="name of the test split (Hub, --data-dir)")
+    where: dict[str, str] = Field({}, description="keep only rows with these values")
+    holdout: float = Field(0.2, gt=0, lt=1, description="part held out where there is no test set")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "DatasetSpec":
+        if sum(source is not None for source in (self.file, self.hub, self.embedded)) != 1:
+            raise ValueError("give exactly one of file, hub, embedded")
+        return self
+
+
+def _label_keys(value: Any) -> Any:
+    return {label_key(k): v for k, v in value.items()} if isinstance(value, dict) else value
+
+
+class TaskSpec(BaseModel):
+    """A classification task by template and verbalizer words."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(min_length=1)
+    description: str = ""
+    dataset: DatasetSpec
+    label: str = Field("label", description="the column that holds the label")
+    templates: dict[Family, str] = Field(min_length=1)
+    verbalizers: Annotated[dict[str, str], BeforeValidator(_label_keys)] = Field(min_length=2)
+    metric: MetricName = "accuracy"
+    positive: Annotated[str | None, BeforeValidator(lambda v: v if v is None else label_key(v))] = (
+        Field(None, description="the positive class of f1; the last label unless given")
+    )
+
+    @model_validator(mode="after")
+    def _checks(self) -> "TaskSpec":
+        for family, template in self.templates.items():
+            _check_template(family, template)
+        if any(not word.strip() for word in self.verbalizers.values()):
+            raise ValueError("verbalizers: a word is empty")
+        if self.positive is not None and self.positive not in self.verbalizers:
+            raise ValueError(f"positive: no label {self.positive!r} among the verbalizers")
+        if self.metric == "f1" and len(self.verbalizers) != 2:
+            raise ValueError("metric: f1 needs exactly two labels")
+        return self
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels in the order of the verbalizers; an example's label is an index into it."""
+        return tuple(self.verbalizers)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The columns that the templates use."""
+        names = (name for template in self.templates.values() for name in placeholders(template))
+        return tuple(dict.fromkeys(name for name in names if name != MASK))
+
+    def template(self, family: Family) -> str:
+        """Return the template for a family of models."""
+        if family not in self.templates:
+            raise PfesError(
+                f"task {self.name!r} has no template for {family} models: add templates.{family}"
+            )
+        return self.templates[family]
+
+
+def placeholders(template: str) -> list[str]:
+    """Return the names in braces, in order."""
+    return [name for _, name, _, _ in Formatter().parse(template) if name is not None]
+
+
+def _check_template(family: Family, template: str) -> None:
+    where = f"templates.{family}"
+    try:
+        names = placeholders(template)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error} in {template!r}") from None
+    if any(not name.isidentifier() for name in names):
+        raise ValueError(f"{where}: a placeholder is the name of a column, such as {{text}}")
+    if not any(name != MASK for name in names):
+        raise ValueError(f"{where}: no placeholder for the text, such as {{text}}, in {template!r}")
+    if family == "masked" and names.count(MASK) != 1:
+        raise ValueError(f"{where}: needs exactly one {{mask}}, has {names.count(MASK)}")
+    if family == "causal" and MASK in names:
+        raise ValueError(f"{where}: has a {{mask}}, which causal models do not read")
+
+
+def builtin_tasks() -> dict[str, Path]:
+    """Return the tasks that come with pfes."""
+    return {path.stem: path for path in sorted(BUILTIN.glob("*.yaml"))}
+
+
+def read_spec(name: str | Path) -> tuple[TaskSpec, Path]:
+    """Read a task by built-in name or file; return it with the folder its paths start at."""
+    path = builtin_tasks().get(str(name), Path(name))
+    if path.suffix not in (".yaml", ".yml"):
+        raise PfesError(
+            f"unknown task {str(name)!r}: give a YAML file or one of {', '.join(builtin_tasks())}"
+        )
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise PfesError(f"task file {path} does not exist") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise PfesError(f"task file {path} cannot be read: {one_line(error)}") from None
+    try:
+        return TaskSpec.model_validate(content), path.parent
+    except ValidationError as error:
+        raise PfesError(f"task file {path}: {validation_message(error)}") from None
+
+
+def validation_message(error: ValidationError) -> str:
+    """Return pydantic's first complaint as one line."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {message}" if where else message
+
+
+def one_line(error: Exception) -> str:
+    """Return an error's text without line breaks."""
+    return " ".join(str(error).split())
+
+
+FAMILIES: tuple[Family, ...] = get_args(Family)

@@ -1,0 +1,190 @@
+"""Every path through a model equals a plain forward pass, computed here on its own."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from pfes.models.local import LocalModel
+from pfes.tasks.batch import Batch, encode
+from pfes.tasks.spec import TaskSpec
+from pfes.tasks.task import Example
+from tests import tiny
+
+TEXTS = [
+    "a film",
+    "a wonderful film , moving and funny , with great acting by all",
+    "dull",
+    "no wit , no charm , maybe the worst of the year and then some more",
+]
+SPEC = TaskSpec.model_validate(
+    {
+        "name": "films",
+        "dataset": {"file": "none.csv"},
+        "templates": {"masked": "{text} It was {mask}.", "causal": "Review: {text}\nSentiment:"},
+        "verbalizers": {0: "terrible", 1: "great"},
+    }
+)
+EXAMPLES = [Example({"text": text}, label=i % 2) for i, text in enumerate(TEXTS)]
+
+
+@cache
+def make(name: str) -> LocalModel:
+    family = tiny.ARCHITECTURES[name][0]
+    module = tiny.make_module(name)
+    return LocalModel(name, family, module, tiny.make_tokenizer(family))  # type: ignore[arg-type]
+
+
+def batch_of(model: LocalModel) -> Batch:
+    return encode(SPEC, EXAMPLES, model.tokenizer, model.family, model.max_length - 8)
+
+
+def prompts_for(model: LocalModel, candidates: int, length: int) -> np.ndarray:
+    rng = np.random.default_rng(length)
+    return rng.standard_normal((candidates, length, model.width), dtype=np.float32)
+
+
+def reference(model: LocalModel, prompt: np.ndarray, batch: Batch) -> np.ndarray:
+    """One example at a time, no padding, full logits, own concatenation."""
+    words = model.tokenizer.convert_tokens_to_ids(["Ġterrible", "Ġgreat"])
+    result = []
+    for text in TEXTS:
+        if model.family == "masked":
+            ids = model.tokenizer(f"{text} It was <mask>.")["input_ids"]
+            front, back = ids[:1], ids[1:]
+            answer = len(prompt) + ids.index(model.tokenizer.mask_token_id)
+        else:
+            ids = model.tokenizer(f"Review: {text}\nSentiment:")["input_ids"]
+            front, back = [], ids
+            answer = len(prompt) + len(ids) - 1
+        embedding = model.module.get_input_embeddings()
+        parts = [embedding(torch.tensor(front, dtype=torch.long)), torch.from_numpy(prompt)]
+        parts.append(embedding(torch.tensor(back)))
+        with torch.no_grad():
+            logits = model.module(inputs_embeds=torch.cat(parts)[None]).logits
+        result.append(torch.log_softmax(logits[0, answer].double(), -1)[words].numpy())
+    return np.array(result)
+
+
+@pytest.mark.parametrize("length", [0, 1, 7])
+@pytest.mark.parametrize("max_tokens", [1, 64, 4096])
+@pytest.mark.parametrize("name", tiny.ARCHITECTURES)
+def test_logprobs_equal_a_plain_forward_pass(name: str, max_tokens: int, length: int) -> None:
+    model = make(name)
+    model.max_batch_tokens = max_tokens  # from every pair alone to all in one pass
+    batch = batch_of(model)
+    prompts = prompts_for(model, 3, length)
+    found = model.logprobs(prompts, batch)
+    assert found.shape == (3, len(TEXTS), 2)
+    assert found.dtype == np.float32
+    for candidate, prompt in zip(found, prompts, strict=True):
+        np.testing.assert_allclose(candidate, reference(model, prompt, batch), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", tiny.ARCHITECTURES)
+def test_several_candidates_equal_one_at_a_time(name: str) -> None:
+    model = make(name)
+    model.max_batch_tokens = 4096
+    batch = batch_of(model)
+    prompts = prompts_for(model, 4, 5)
+    together = model.logprobs(prompts, batch)
+    alone = np.concatenate([model.logprobs(prompt[None], batch) for prompt in prompts])
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", tiny.ARCHITECTURES)
+def test_a_longer_neighbour_changes_nothing(name: str) -> None:
+    model = make(name)
+    model.max_batch_tokens = 4096
+    prompts = prompts_for(model, 1, 3)
+    batch = batch_of(model)
+    for i in range(len(TEXTS)):
+        single = Batch(
+            batch.token_ids[i : i + 1], batch.answers[i : i + 1], batch.words, batch.labels[i : i + 1]
+        )
+        np.testing.assert_allclose(
+            model.logprobs(prompts, single)[0, 0], model.logprobs(prompts, batch)[0, i], atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "opt", "opt-350m", "mistral"])
+def test_packed_and_padded_agree(name: str) -> None:
+    model = make(name)
+    assert model._packs
+    batch = batch_of(model)
+    prompts = prompts_for(model, 2, 6)
+    packed = model.logprobs(prompts, batch)
+    model._packs = False
+    try:
+        padded = model.logprobs(prompts, batch)
+    finally:
+        model._packs = True
+    np.testing.assert_allclose(packed, padded, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gemma2", "bloom", "roberta"])
+def test_architectures_that_cannot_be_packed_are_not(name: str) -> None:
+    assert not make(name)._packs
+
+
+def test_packing_leaves_the_module_as_it_was() -> None:
+    model = make("llama")
+    before = model.module.config._attn_implementation
+    model.logprobs(prompts_for(model, 1, 2), batch_of(model))
+    assert model.module.config._attn_implementation == before
+
+
+@pytest.mark.parametrize("name", ["roberta", "llama", "bloom"])
+def test_ranks_count_larger_logits(name: str) -> None:
+    model = make(name)
+    batch = batch_of(model)
+    prompts = prompts_for(model, 2, 3)
+    logprobs, ranks = model.ranks(prompts, batch)
+    assert ranks is not None
+    np.testing.assert_allclose(logprobs, model.logprobs(prompts, batch), atol=1e-6)
+    ids = torch.tensor(batch.token_ids[2])[None]
+    text = model.module.get_input_embeddings()(ids)
+    front = 1 if model.family == "masked" else 0
+    prompt = torch.from_numpy(prompts[1])[None]
+    whole = torch.cat([text[:, :front], prompt, text[:, front:]], dim=1)
+    answer = batch.answers[2] + 3
+    with torch.no_grad():
+        logits = model.module(inputs_embeds=whole).logits[0, answer]
+    order = torch.argsort(logits, descending=True).tolist()
+    assert ranks[1, 2].tolist() == [order.index(word) + 1 for word in batch.words]
+
+
+@pytest.mark.parametrize("name", tiny.ARCHITECTURES)
+def test_width_is_that_of_the_input_embedding(name: str) -> None:
+    expected = {"albert": 16, "opt-350m": 16}.get(name, 32)
+    model = make(name)
+    assert model.width == expected
+    assert model.embed([5, 6]).shape == (2, expected)
+
+
+def test_roberta_has_fewer_places_than_positions() -> None:
+    model = make("roberta")
+    assert model.max_length == 256  # 258 positions, of which the first two are for padding
+    ids = tuple(range(5, 5 + 256))
+    batch = Batch((ids,), (3,), (7, 8), np.zeros(1, dtype=np.int64))
+    assert np.isfinite(model.logprobs(np.zeros((1, 0, 32), np.float32), batch)).all()
+
+
+def test_head_sees_answer_positions_only() -> None:
+    model = make("llama")
+    seen = []
+    hook = model.module.lm_head.register_forward_hook(lambda m, a, out: seen.append(out.shape[:2]))
+    model.logprobs(prompts_for(model, 2, 3), batch_of(model))
+    hook.remove()
+    assert seen == [(2, len(TEXTS))]
+
+
+def test_no_parameter_asks_for_a_gradient() -> None:
+    assert not any(p.requires_grad for p in make("bert").module.parameters())
+
+
+def test_wrong_width_is_refused() -> None:
+    model = make("llama")
+    with pytest.raises(ValueError, match="31 wide"):
+        model.logprobs(np.zeros((1, 2, 31), np.float32), batch_of(model))
