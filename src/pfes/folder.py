@@ -14,7 +14,7 @@ from pfes.errors import PfesError
 from pfes.models.base import Floats
 
 Arrays = dict[str, np.ndarray[Any, Any]]
-PLAIN = "plain"  # metadata key that holds a checkpoint's plain values as JSON
+PLAIN = "plain"  # the one metadata key: more would be written in an order that varies by process
 
 
 class RunFolder:
@@ -92,20 +92,22 @@ class RunFolder:
         except (KeyError, TypeError, ValueError):
             raise PfesError(f"{self.checkpoint} is not a checkpoint of pfes") from None
 
-    def save_prompt(self, prompt: Floats, metadata: dict[str, str]) -> None:
+    def save_prompt(self, prompt: Floats, about: dict[str, Any]) -> None:
         """Store a prompt `(length, width)` with what is needed to use it."""
-        self._replace(
-            self.prompt, save({"prompt": np.ascontiguousarray(prompt)}, metadata=metadata)
-        )
+        tensors = {"prompt": np.ascontiguousarray(prompt)}
+        self._replace(self.prompt, save(tensors, metadata={PLAIN: json.dumps(about)}))
 
-    def load_prompt(self) -> tuple[Floats, dict[str, str]]:
+    def load_prompt(self) -> tuple[Floats, dict[str, Any]]:
         """Return the prompt, `(length, width)`, and what it was stored with."""
         if not self.prompt.exists():
             raise PfesError(f"{self.path} has no prompt: a run leaves one when it ends")
         arrays, metadata = _read(self.prompt)
         if "prompt" not in arrays or arrays["prompt"].ndim != 2:
             raise PfesError(f"{self.prompt} does not hold a prompt")
-        return arrays["prompt"].astype(np.float32), metadata
+        try:
+            return arrays["prompt"].astype(np.float32), json.loads(metadata[PLAIN])
+        except (KeyError, ValueError):
+            raise PfesError(f"{self.prompt} does not say what it is for") from None
 
     def _cut_history(self, size: int) -> None:
         if self.history.exists():

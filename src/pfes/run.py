@@ -201,7 +201,7 @@ def _finish(
         prompt=found,
     )
     if folder is not None:
-        folder.save_prompt(found, {"model": config.model, "task": task.spec.model_dump_json()})
+        folder.save_prompt(found, {"model": config.model, "task": task.spec.model_dump()})
         folder.write_json(folder.result, result.model_dump(mode="json"))
     yield result
 

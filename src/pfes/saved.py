@@ -27,10 +27,10 @@ class SavedPrompt:
     @classmethod
     def load(cls, folder: RunFolder) -> "SavedPrompt":
         """Read a run's prompt; the run's other files are not needed."""
-        prompt, metadata = folder.load_prompt()
+        prompt, about = folder.load_prompt()
         try:
-            return cls(prompt, TaskSpec.model_validate_json(metadata["task"]), metadata["model"])
-        except (KeyError, ValidationError):
+            return cls(prompt, TaskSpec.model_validate(about["task"]), str(about["model"]))
+        except (KeyError, TypeError, ValidationError):
             raise PfesError(f"{folder.prompt} does not say which task it is for") from None
 
     def score_steps(

@@ -21,10 +21,8 @@ def metric_value(spec: TaskSpec, labels: NDArray[np.int64], predicted: NDArray[n
     from sklearn import metrics
 
     if spec.metric == "f1":
-        positive = (
-            len(spec.labels) - 1 if spec.positive is None else spec.labels.index(spec.positive)
-        )
-        return float(metrics.f1_score(labels, predicted, pos_label=positive, zero_division=0.0))
+        score = metrics.f1_score(labels, predicted, pos_label=_positive(spec), zero_division=0.0)
+        return float(score)
     if spec.metric == "matthews":
         return float(metrics.matthews_corrcoef(labels, predicted))
     return float(metrics.accuracy_score(labels, predicted))
@@ -110,13 +108,37 @@ def interval(score: Score, baseline: Score | None = None) -> Interval:
 
     A gain is resampled in pairs: both prompts are judged on the same sentences each time.
     """
-    rng = stream(0, "bootstrap")
-    values = np.empty(RESAMPLES)
-    for i in range(RESAMPLES):
-        pick = rng.integers(len(score.labels), size=len(score.labels))
-        labels = score.labels[pick]
-        values[i] = metric_value(score.spec, labels, score.predicted[pick])
-        if baseline is not None:
-            values[i] -= metric_value(score.spec, labels, baseline.predicted[pick])
+    count = len(score.spec.labels)
+    other = score.labels if baseline is None else baseline.predicted
+    # all that a metric sees of an example is this triple, so resampling examples is resampling it
+    triples = (score.labels * count + score.predicted) * count + other
+    shares = np.bincount(triples, minlength=count**3) / len(triples)
+    drawn = stream(0, "bootstrap").multinomial(len(triples), shares, size=RESAMPLES)
+    cube = drawn.reshape(RESAMPLES, count, count, count)  # label, ours, theirs
+    values = metric_of_counts(score.spec, cube.sum(axis=3))
+    if baseline is not None:
+        values = values - metric_of_counts(score.spec, cube.sum(axis=2))
     low, high = np.percentile(values, [2.5, 97.5])
     return float(low), float(high)
+
+
+def metric_of_counts(spec: TaskSpec, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the metric of many confusion matrices at once, `(matrices, labels, predicted)`."""
+    total = counts.sum(axis=(1, 2)).astype(np.float64)
+    right = np.trace(counts, axis1=1, axis2=2).astype(np.float64)
+    actual, given = counts.sum(axis=2).astype(np.float64), counts.sum(axis=1).astype(np.float64)
+    if spec.metric == "accuracy":
+        top, bottom = right, total
+    elif spec.metric == "f1":
+        positive = _positive(spec)
+        top = 2.0 * counts[:, positive, positive]
+        bottom = actual[:, positive] + given[:, positive]
+    else:
+        top = right * total - (actual * given).sum(axis=1)
+        spread = [total**2 - (margin**2).sum(axis=1) for margin in (actual, given)]
+        bottom = np.sqrt(spread[0] * spread[1])
+    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
+
+
+def _positive(spec: TaskSpec) -> int:
+    return spec.labels.index(spec.positive or spec.labels[-1])

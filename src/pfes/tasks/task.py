@@ -75,17 +75,19 @@ def few_shot(
     spec: TaskSpec, pool: list[Example], shots: int, seed: int
 ) -> tuple[list[Example], list[Example]]:
     """Draw `shots` training and `shots` other validation examples of each class."""
+    classes = [[example for example in pool if example.label == i] for i in range(len(spec.labels))]
+    scarcest = min(range(len(classes)), key=lambda i: len(classes[i]))
+    count = len(classes[scarcest])
+    if count < 2 * shots:
+        raise PfesError(
+            f"task {spec.name!r}: label {spec.labels[scarcest]!r} has {count} examples to draw "
+            f"from, {2 * shots} are needed ({shots} to train on, {shots} to validate): "
+            + (f"use --shots {count // 2} or add data" if count > 1 else "add data")
+        )
     rng = stream(seed, "few-shot")
     train: list[Example] = []
     validation: list[Example] = []
-    for index, label in enumerate(spec.labels):
-        members = [example for example in pool if example.label == index]
-        if len(members) < 2 * shots:
-            raise PfesError(
-                f"task {spec.name!r}: label {label!r} has {len(members)} examples to draw from, "
-                f"{2 * shots} are needed ({shots} to train on, {shots} to validate): "
-                f"use --shots {len(members) // 2} or add data"
-            )
+    for members in classes:
         order = rng.permutation(len(members))
         train += [members[i] for i in order[:shots]]
         validation += [members[i] for i in order[shots : 2 * shots]]

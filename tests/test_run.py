@@ -1,0 +1,231 @@
+"""Whole runs: results, folders, and resuming after a kill at any moment."""
+
+import contextlib
+import json
+import multiprocessing
+import os
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pfes
+from pfes.config import RunConfig, make_config
+from pfes.errors import PfesError
+from pfes.folder import RunFolder
+from pfes.loop import Step
+from pfes.methods import METHODS
+from pfes.result import Result
+from pfes.run import Event, run
+from pfes.tasks import Task, load_task
+from tests.stand_in import StandIn
+
+KEYS = {
+    "method", "model", "task", "seed", "metric", "zero_shot", "initial", "validation", "test",
+    "train_loss", "evaluations", "seconds_per_evaluation", "probability", "rank",
+}  # fmt: skip
+
+
+def settings(task_file: Path, **changes: object) -> dict:
+    base = {"model": "stand-in", "task": str(task_file), "shots": 4, "budget": 60, "eval_every": 20}
+    return base | {"prompt_length": 3, "sigma0": 0.3, "seed": 1} | changes
+
+
+def start(task_file: Path, folder: Path, resume: bool = False, **changes: object) -> Iterator[Event]:
+    config = make_config(**settings(task_file, **changes))
+    place = RunFolder(folder)
+    if not resume:
+        place.create()
+    return run(config, place, resume=resume, model=StandIn())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_runs_and_improves(task_file: Path, tmp_path: Path, method: str) -> None:
+    *_, result = start(task_file, tmp_path / "run", method=method, budget=300)
+    assert isinstance(result, Result)
+    assert result.train_loss < result.initial_train_loss
+    stored = json.loads((tmp_path / "run/result.json").read_text())
+    assert set(stored) >= KEYS
+    assert stored["evaluations"] == 300
+    assert stored["rank"] is None  # the stand-in does not show ranks, and nothing is invented
+    assert stored["config"]["beta"] == (1.0 if method.endswith("-cr") else None)
+    assert stored["config"]["sigma0"] == 0.3
+
+
+def test_a_run_folder_holds_the_whole_run(task_file: Path, tmp_path: Path) -> None:
+    events = list(start(task_file, tmp_path / "run"))
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {
+        "config.json", "history.jsonl", "checkpoint.safetensors", "prompt.safetensors", "result.json",
+    }  # fmt: skip
+    lines = RunFolder(tmp_path / "run").read_history()
+    steps = [event for event in events if isinstance(event, Step)]
+    assert [line["evaluations"] for line in lines] == [step.evaluations for step in steps]
+    assert [line["losses"] for line in lines] == [step.losses for step in steps]
+    result = events[-1]
+    assert isinstance(result, Result)
+    prompt, _ = RunFolder(tmp_path / "run").load_prompt()
+    np.testing.assert_array_equal(prompt, result.prompt)
+    assert Result.model_validate_json((tmp_path / "run/result.json").read_text()).test == result.test
+
+
+def test_same_config_and_seed_same_bytes(task_file: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        list(start(task_file, tmp_path / name))
+    list(start(task_file, tmp_path / "c", seed=2))
+    first, again, other = (
+        (tmp_path / name / "prompt.safetensors").read_bytes() for name in ("a", "b", "c")
+    )
+    assert first == again != other
+
+
+@pytest.mark.parametrize("method", ["saes-id-cr", "one-plus-one-id-cr"])
+@pytest.mark.parametrize("stop", [0, 1, 2, 3])
+def test_stopping_between_steps(task_file: Path, tmp_path: Path, method: str, stop: int) -> None:
+    list(start(task_file, tmp_path / "whole", method=method, budget=50))
+    events = start(task_file, tmp_path / "parted", method=method, budget=50)
+    steps = (event for event in events if isinstance(event, Step))
+    for _ in range(stop):
+        next(steps)
+    events.close()  # type: ignore[attr-defined]
+    list(start(task_file, tmp_path / "parted", resume=True, method=method, budget=50))
+    compare(tmp_path / "whole", tmp_path / "parted")
+
+
+def compare(whole: Path, parted: Path) -> None:
+    """Two runs left the same bytes and the same history, but for the time they took."""
+    assert (whole / "prompt.safetensors").read_bytes() == (parted / "prompt.safetensors").read_bytes()
+    lines = [RunFolder(path).read_history() for path in (whole, parted)]
+    results = [json.loads((path / "result.json").read_text()) for path in (whole, parted)]
+    for line in [*lines[0], *lines[1]]:
+        del line["seconds"]
+    for result in results:
+        del result["seconds_per_evaluation"]
+    assert lines[0] == lines[1]
+    assert results[0] == results[1]
+
+
+def child(task: Task, config: RunConfig, folder: Path) -> None:
+    for _ in run(config, RunFolder(folder), resume=True, model=StandIn(), task=task):
+        time.sleep(0.002)  # spreads the kills over the whole run
+
+
+@pytest.mark.parametrize("method", ["saes-id-cr", "one-plus-one-id"])
+@pytest.mark.parametrize("attempt", range(12))
+def test_kill_at_random_moments(task_file: Path, tmp_path: Path, method: str, attempt: int) -> None:
+    config = make_config(**settings(task_file, method=method, budget=80))
+    task = load_task(task_file, shots=4, seed=1)
+    for folder in ("whole", "parted"):
+        (tmp_path / folder).mkdir()
+    child(task, config, tmp_path / "whole")
+    moments = random.Random(attempt)
+    fork = multiprocessing.get_context("fork")
+    kills = 0
+    for patience in [moments.uniform(0.02, 0.2) for _ in range(8)] + [60.0]:
+        process = fork.Process(target=child, args=(task, config, tmp_path / "parted"))
+        process.start()
+        process.join(patience)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+            kills += 1
+    assert kills > 0
+    assert process.exitcode == 0
+    compare(tmp_path / "whole", tmp_path / "parted")
+
+
+def test_a_half_written_history_line_is_dropped(task_file: Path, tmp_path: Path) -> None:
+    list(start(task_file, tmp_path / "whole"))
+    events = start(task_file, tmp_path / "parted")
+    for event in events:
+        if isinstance(event, Step):
+            break
+    events.close()  # type: ignore[attr-defined]
+    with (tmp_path / "parted/history.jsonl").open("a") as file:
+        file.write('{"evaluations": 40, "los')
+    list(start(task_file, tmp_path / "parted", resume=True))
+    compare(tmp_path / "whole", tmp_path / "parted")
+
+
+def test_search_from_python(task_file: Path, tmp_path: Path) -> None:
+    task = load_task(task_file, shots=4, seed=3)
+    result = pfes.search(StandIn(), task, "saes-id", budget=40, prompt_length=2, sigma0=0.5)
+    assert result.prompt.shape == (2, 6)
+    assert (result.method, result.seed, result.evaluations) == ("saes-id", 3, 40)
+    stored = pfes.search(
+        StandIn(), task, "saes-id", budget=40, prompt_length=2, sigma0=0.5, out=tmp_path / "run"
+    )
+    np.testing.assert_array_equal(stored.prompt, result.prompt)
+    with pytest.raises(PfesError, match="not empty"):
+        pfes.search(StandIn(), task, "saes-id", budget=40, out=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"budget": -5}, "--budget"),
+        ({"budget": "many"}, "--budget"),
+        ({"shots": 0}, "--shots"),
+        ({"beta": -1.0}, "--beta"),
+        ({"sigma0": 0.0}, "--sigma0"),
+        ({"sigma0": float("inf")}, "--sigma0"),
+        ({"prompt_length": 0}, "--prompt-length"),
+        ({"eval_every": 0}, "--eval-every"),
+        ({"seed": -1}, "--seed"),
+        ({"dtype": "int8"}, "--dtype"),
+        ({"colour": "red"}, "--colour"),
+    ],
+)
+def test_wrong_settings_are_named(task_file: Path, changes: dict, message: str) -> None:
+    with pytest.raises(PfesError) as caught:
+        make_config(**settings(task_file, **changes))
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_beta_for_a_method_without_regulariser_is_refused(task_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(PfesError, match="--beta"):
+        list(start(task_file, tmp_path / "run", method="saes", beta=0.5))
+
+
+def test_more_parents_than_children_is_refused(task_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(PfesError, match="--parents"):
+        list(start(task_file, tmp_path / "run", parents=30))
+
+
+def test_text_start_sets_the_length(task_file: Path, tmp_path: Path) -> None:
+    *_, result = start(
+        task_file, tmp_path / "run", prompt_length=None, init="text: great terrible great"
+    )
+    assert isinstance(result, Result)
+    assert result.prompt.shape == (3, 6)
+
+
+@pytest.mark.parametrize("name", ["checkpoint.safetensors", "config.json"])
+def test_damaged_files_are_named(task_file: Path, tmp_path: Path, name: str) -> None:
+    list(start(task_file, tmp_path / "run"))
+    file = tmp_path / "run" / name
+    file.write_bytes(file.read_bytes()[:20])
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(PfesError, match=name):
+        folder.read_json(folder.config) if name.endswith("json") else folder.load_checkpoint()
+
+
+def test_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch) -> None:
+    folder = RunFolder(tmp_path)
+    folder.save_checkpoint({"n": 1, "x": np.ones(3)})
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with contextlib.suppress(OSError):
+        folder.save_checkpoint({"n": 2, "x": np.zeros(3)})
+    monkeypatch.undo()
+    state = folder.load_checkpoint()
+    assert state is not None
+    assert state["n"] == 1
+    assert state["x"].tolist() == [1, 1, 1]
