@@ -29,7 +29,9 @@ def test_cross_entropy_is_that_of_torch_over_the_words(scale: float) -> None:
     logprobs = logits.log_softmax(-1)[..., WORDS].numpy()
     expected = torch.stack(
         [
-            torch.nn.functional.cross_entropy(row[:, WORDS], torch.from_numpy(labels), reduction="none")
+            torch.nn.functional.cross_entropy(
+                row[:, WORDS], torch.from_numpy(labels), reduction="none"
+            )
             for row in logits
         ]
     )

@@ -34,7 +34,9 @@ def settings(task_file: Path, **changes: object) -> dict:
     return base | {"prompt_length": 3, "sigma0": 0.3, "seed": 1} | changes
 
 
-def start(task_file: Path, folder: Path, resume: bool = False, **changes: object) -> Iterator[Event]:
+def start(
+    task_file: Path, folder: Path, resume: bool = False, **changes: object
+) -> Iterator[Event]:
     config = make_config(**settings(task_file, **changes))
     place = RunFolder(folder)
     if not resume:
@@ -58,9 +60,8 @@ def test_every_method_runs_and_improves(task_file: Path, tmp_path: Path, method:
 def test_a_run_folder_holds_the_whole_run(task_file: Path, tmp_path: Path) -> None:
     events = list(start(task_file, tmp_path / "run"))
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names == {
-        "config.json", "history.jsonl", "checkpoint.safetensors", "prompt.safetensors", "result.json",
-    }  # fmt: skip
+    tensors = {"checkpoint.safetensors", "prompt.safetensors"}
+    assert names == tensors | {"config.json", "history.jsonl", "result.json"}
     lines = RunFolder(tmp_path / "run").read_history()
     steps = [event for event in events if isinstance(event, Step)]
     assert [line["evaluations"] for line in lines] == [step.evaluations for step in steps]
@@ -69,7 +70,9 @@ def test_a_run_folder_holds_the_whole_run(task_file: Path, tmp_path: Path) -> No
     assert isinstance(result, Result)
     prompt, _ = RunFolder(tmp_path / "run").load_prompt()
     np.testing.assert_array_equal(prompt, result.prompt)
-    assert Result.model_validate_json((tmp_path / "run/result.json").read_text()).test == result.test
+    assert (
+        Result.model_validate_json((tmp_path / "run/result.json").read_text()).test == result.test
+    )
 
 
 def test_same_config_and_seed_same_bytes(task_file: Path, tmp_path: Path) -> None:
@@ -97,7 +100,9 @@ def test_stopping_between_steps(task_file: Path, tmp_path: Path, method: str, st
 
 def compare(whole: Path, parted: Path) -> None:
     """Two runs left the same bytes and the same history, but for the time they took."""
-    assert (whole / "prompt.safetensors").read_bytes() == (parted / "prompt.safetensors").read_bytes()
+    assert (whole / "prompt.safetensors").read_bytes() == (
+        parted / "prompt.safetensors"
+    ).read_bytes()
     lines = [RunFolder(path).read_history() for path in (whole, parted)]
     results = [json.loads((path / "result.json").read_text()) for path in (whole, parted)]
     for line in [*lines[0], *lines[1]]:

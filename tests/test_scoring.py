@@ -23,7 +23,9 @@ def spec(metric: str = "accuracy", **more) -> TaskSpec:
     )
 
 
-def random_score(n: int = 200, skill: float = 1.0, seed: int = 0, metric: str = "accuracy") -> Score:
+def random_score(
+    n: int = 200, skill: float = 1.0, seed: int = 0, metric: str = "accuracy"
+) -> Score:
     labels = np.random.default_rng(99).integers(2, size=n)
     rng = np.random.default_rng(seed)
     right = rng.standard_normal(n) + skill
@@ -68,7 +70,9 @@ def test_metric_of_counts_is_that_of_scikit_learn(metric: str) -> None:
     rng = np.random.default_rng(0)
     labels, predicted = rng.integers(2, size=(2, 30, 25))
     predicted[0] = 0  # a constant prediction has a metric too
-    counts = np.array([confusion_matrix(*pair, labels=[0, 1]) for pair in zip(labels, predicted, strict=True)])
+    counts = np.array(
+        [confusion_matrix(*pair, labels=[0, 1]) for pair in zip(labels, predicted, strict=True)]
+    )
     expected = [metric_value(spec(metric), *pair) for pair in zip(labels, predicted, strict=True)]
     np.testing.assert_allclose(metric_of_counts(spec(metric), counts), expected, atol=1e-12)
 

@@ -22,7 +22,7 @@ SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
 
 def make_tokenizer(family: str, bos: bool = False) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer; masked ones frame the text, causal ones may put a BOS in front."""
+    """A byte-level BPE tokenizer; masked ones frame the text, causal ones may have a BOS."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -34,10 +34,7 @@ def make_tokenizer(family: str, bos: bool = False) -> PreTrainedTokenizerFast:
     )
     corpus = TEXTS * 4 + [f" {word}" for word in WORDS for _ in range(50)]
     tokenizer.train_from_iterator(corpus, trainer)
-    if family == "masked":
-        single = "<s> $A </s>"
-    else:
-        single = "<s> $A" if bos else "$A"
+    single = "<s> $A </s>" if family == "masked" else "<s> $A" if bos else "$A"
     tokenizer.post_processor = processors.TemplateProcessing(
         single=single, special_tokens=[("<s>", 0), ("</s>", 2)]
     )

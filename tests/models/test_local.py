@@ -101,7 +101,10 @@ def test_a_longer_neighbour_changes_nothing(name: str) -> None:
     batch = batch_of(model)
     for i in range(len(TEXTS)):
         single = Batch(
-            batch.token_ids[i : i + 1], batch.answers[i : i + 1], batch.words, batch.labels[i : i + 1]
+            batch.token_ids[i : i + 1],
+            batch.answers[i : i + 1],
+            batch.words,
+            batch.labels[i : i + 1],
         )
         np.testing.assert_allclose(
             model.logprobs(prompts, single)[0, 0], model.logprobs(prompts, batch)[0, i], atol=1e-5

@@ -61,7 +61,9 @@ def test_every_format_makes_a_task(tmp_path: Path, suffix: str) -> None:
 def test_labels_of_any_type(tmp_path: Path, labels: tuple) -> None:
     rows = [{"text": f"t{i}", "label": labels[i % 2]} for i in range(40)]
     file = write(tmp_path, ".jsonl", rows)
-    words = "{true: \"yes\", false: \"no\"}" if str(labels[0]).lower() == "true" else "{1: \"yes\", 0: \"no\"}"
+    words = (
+        '{true: "yes", false: "no"}' if str(labels[0]).lower() == "true" else '{1: "yes", 0: "no"}'
+    )
     (tmp_path / "t.yaml").write_text(
         f'name: t\ndataset: {{file: {file.name}}}\ntemplates: {{causal: "{{text}}"}}\n'
         f"verbalizers: {words}\n"
@@ -81,7 +83,9 @@ def test_split_is_disjoint_balanced_and_by_seed(task_file: Path) -> None:
     assert first == again
     assert first.train != other.train
     assert first.test == other.test  # the held-out part does not depend on the seed
-    parts = [{e.fields["text"] for e in part} for part in (first.train, first.validation, first.test)]
+    parts = [
+        {e.fields["text"] for e in part} for part in (first.train, first.validation, first.test)
+    ]
     assert len(set.union(*parts)) == sum(map(len, parts))
     for part in (first.train, first.validation):
         assert Counter(example.label for example in part) == {0: 6, 1: 6}
@@ -92,14 +96,16 @@ def test_test_limit_keeps_the_same_examples_for_every_seed(task_file: Path) -> N
     some = [load_task(task_file, shots=2, seed=seed, test_limit=5).test for seed in (0, 3)]
     assert some[0] == some[1]
     assert len(some[0]) == 5
-    assert set(e.fields["text"] for e in some[0]) < set(e.fields["text"] for e in whole.test)
+    assert {e.fields["text"] for e in some[0]} < {e.fields["text"] for e in whole.test}
     assert load_task(task_file, shots=2, test_limit=10**6).test == whole.test
 
 
 def test_separate_test_file(tmp_path: Path) -> None:
     write(tmp_path, ".csv", ROWS)
     write(tmp_path, ".jsonl", ROWS[:7], name="held-out")
-    text = SPEC.format(file="data.csv").replace("}\ntemplates", ", test_file: held-out.jsonl}\ntemplates")
+    text = SPEC.format(file="data.csv").replace(
+        "}\ntemplates", ", test_file: held-out.jsonl}\ntemplates"
+    )
     (tmp_path / "t.yaml").write_text(text)
     task = load_task(tmp_path / "t.yaml", shots=12)
     assert len(task.test) == 7

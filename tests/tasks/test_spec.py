@@ -43,7 +43,15 @@ def test_glue_words_and_metrics(name: str, words: dict, metric: str, fields: tup
 
 @pytest.mark.parametrize(
     ("value", "key"),
-    [(1, "1"), (1.0, "1"), ("1", "1"), (" 1 ", "1"), (True, "true"), (False, "false"), (0.5, "0.5")],
+    [
+        (1, "1"),
+        (1.0, "1"),
+        ("1", "1"),
+        (" 1 ", "1"),
+        (True, "true"),
+        (False, "false"),
+        (0.5, "0.5"),
+    ],
 )
 def test_a_label_has_one_spelling(value: object, key: str) -> None:
     assert label_key(value) == key
@@ -108,7 +116,12 @@ def test_a_wrong_file_is_one_line(tmp_path: Path, changes: dict, message: str) -
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("a: [", "cannot be read"), ("- 1", "task file"), ("", "task file"), ("\x00", "cannot be read")],
+    [
+        ("a: [", "cannot be read"),
+        ("- 1", "task file"),
+        ("", "task file"),
+        ("\x00", "cannot be read"),
+    ],
 )
 def test_not_a_task_at_all(tmp_path: Path, content: str, message: str) -> None:
     file = tmp_path / "task.yaml"

@@ -64,9 +64,9 @@ class _Lines:
         self.stage = ""
 
     def show(self, event: Event) -> None:
-        if isinstance(event, Stage) and event.name != self.stage:
+        if isinstance(event, Stage) and event.total is not None and event.name != self.stage:
             self.stage = event.name
-            print(event.name, file=sys.stderr, flush=True)
+            print(f"{event.name}, {event.total} examples", file=sys.stderr, flush=True)
         elif isinstance(event, Step) and event.validation is not None:
             print(
                 f"{event.evaluations}/{self.budget} FEs  {_figures(event)}  "

@@ -1,5 +1,6 @@
 """From a model's name to the model: embedded, a folder, or the Hugging Face Hub."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +77,14 @@ def model_family(config: Any) -> Family:
 
 
 def _from_pretrained(auto: Any, name: str, **options: Any) -> Any:
+    from transformers.utils.logging import disable_progress_bar
+
     source = _source(name)
+    if not sys.stderr.isatty():  # a bar is for a terminal, a log has no use for it
+        disable_progress_bar()
     try:
         return auto.from_pretrained(source, **options)
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except Exception as error:  # a damaged folder raises whatever its reader raises
         raise PfesError(f"model {name!r} cannot be loaded: {one_line(error)[:300]}") from None
 
 
@@ -87,7 +92,7 @@ def _source(name: str) -> str:
     """Return the folder or Hub name to load from, or say at once that there is none."""
     if name in MODELS:
         return str(embedded_model(name))
-    if Path(name).is_dir():
+    if name and Path(name).is_dir():
         return name
     import huggingface_hub
     from huggingface_hub.errors import RepositoryNotFoundError

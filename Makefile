@@ -1,0 +1,36 @@
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help setup demo test test-slow lint types check clean
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: .venv/ready ## prepare .venv with pinned requirements; the command is then .venv/bin/pfes
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,device-map]'
+	touch .venv/ready
+
+demo: setup ## watch a real model get better at a real task (about ten minutes)
+	$(BIN)/pfes quickstart
+
+test: setup ## everything fast
+	$(BIN)/python -m pytest -n 2
+
+test-slow: setup ## what needs the real embedded model
+	$(BIN)/python -m pytest -m slow
+
+lint: setup ## style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup ## types
+	$(BIN)/mypy
+
+check: lint types test ## all of it
+
+clean: ## remove what make made
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

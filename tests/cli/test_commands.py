@@ -1,0 +1,318 @@
+"""The command line as a user has it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pfes.cli import main
+from pfes.folder import RunFolder
+from pfes.methods import METHODS
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Run a command line in this process; return exit code, output and error output."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["pfes", *map(str, arguments)])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        output = capsys.readouterr()
+        return code, output.out, output.err
+
+    return call
+
+
+def search(model: Path, task: Path, out: Path, /, **changes: object) -> list[object]:
+    options = {"model": model, "task": task, "out": out, "shots": 4, "budget": 24, "population": 6}
+    options |= {"prompt_length": 3, "sigma0": 0.5, "eval_every": 12} | changes
+    pairs = [(f"--{name.replace('_', '-')}", value) for name, value in options.items()]
+    return ["search", *(part for pair in pairs for part in pair)]
+
+
+@pytest.mark.parametrize("architecture", ["llama", "roberta"])
+@pytest.mark.parametrize("method", METHODS)
+def test_search_evaluate_predict(
+    cli: Cli, folders, task_file: Path, tmp_path: Path, architecture: str, method: str
+) -> None:
+    out = tmp_path / "run"
+    code, shown, log = cli(*search(folders(architecture), task_file, out, method=method))
+    assert code == 0, log
+    assert "found prompt" in shown
+    assert "24/24 FEs" in log
+    result = json.loads((out / "result.json").read_text())
+    assert result["rank"] >= 1
+    assert (out / "convergence.png").stat().st_size > 5000
+
+    code, shown, _ = cli("evaluate", out, "--json")
+    assert code == 0
+    again = json.loads(shown)
+    assert again["value"] == pytest.approx(result["test"])
+    assert again["probability"] == pytest.approx(result["probability"])
+    assert again["rank"] == pytest.approx(result["rank"])
+
+    code, shown, _ = cli("predict", out, "--text", "a great film", "--text", "dull", "--json")
+    assert code == 0
+    lines = [json.loads(line) for line in shown.splitlines()]
+    assert [line["text"] for line in lines] == ["a great film", "dull"]
+    for line in lines:
+        assert sum(line["probabilities"].values()) == pytest.approx(1)
+        assert line["label"] == max(line["probabilities"], key=line["probabilities"].get)
+
+
+@pytest.fixture
+def finished(cli: Cli, folders, task_file: Path, tmp_path: Path) -> Path:
+    out = tmp_path / "finished"
+    assert cli(*search(folders("llama"), task_file, out))[0] == 0
+    return out
+
+
+def test_predict_from_files_agrees_with_text(cli: Cli, finished: Path, tmp_path: Path) -> None:
+    texts = ["a great film", "dull , and long"]
+    (tmp_path / "t.txt").write_text("\n".join(texts))
+    (tmp_path / "t.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts))
+    (tmp_path / "t.csv").write_text('id,text\n1,a great film\n2,"dull , and long"\n')
+    shown = [
+        cli("predict", finished, "--file", tmp_path / f"t.{kind}")[1]
+        for kind in ("txt", "jsonl", "csv")
+    ]
+    shown.append(cli("predict", finished, *(part for t in texts for part in ("--text", t)))[1])
+    assert len(set(shown)) == 1
+    assert shown[0].count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "either --text or --file"),
+        (["--text", "a", "--file", "b.csv"], "either --text or --file"),
+        (["--text", "  "], "empty text"),
+        (["--file", "nowhere.csv"], "does not exist"),
+        (["--file", "nowhere.txt"], "nowhere.txt"),
+    ],
+)
+def test_predict_errors(cli: Cli, finished: Path, arguments: list[str], message: str) -> None:
+    check_error(cli("predict", finished, *arguments), message)
+
+
+def check_error(outcome: tuple[int, str, str], message: str) -> None:
+    code, shown, log = outcome
+    assert code == 2
+    assert shown == ""
+    assert len(log.splitlines()) == 1, log
+    assert message in log
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": "no-such-model"}, "unknown model 'no-such-model'"),
+        ({"model": "nobody/nothing"}, "unknown model 'nobody/nothing'"),
+        ({"task": "no-such-task"}, "unknown task 'no-such-task'"),
+        ({"task": "missing.yaml"}, "does not exist"),
+        ({"method": "gradient-descent"}, "unknown method 'gradient-descent'"),
+        ({"budget": -5}, "--budget"),
+        ({"shots": 4000}, "use --shots"),
+        ({"device": "toaster"}, "--device"),
+        ({"init": "nonsense"}, "init 'nonsense'"),
+        ({"prompt_length": 100000}, "leaves no room"),
+        ({"data_dir": "nowhere", "task": "sst2"}, "nowhere/sst2 does not exist"),
+        ({"config": "nowhere.yaml"}, "nowhere.yaml"),
+    ],
+)
+def test_user_errors_are_one_line(
+    cli: Cli, folders, task_file: Path, tmp_path: Path, changes: dict, message: str
+) -> None:
+    check_error(cli(*search(folders("llama"), task_file, tmp_path / "run", **changes)), message)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("bad: terrible", "bad: unquestionably", "is not one token"),
+        ("label: verdict", "label: stars", "no 'stars'"),
+        ("good: great", "fine: great", "label 'good' has no word"),
+        ("{text} It was {mask}.", "It was {mask}.", "no placeholder"),
+        ("{text} It was {mask}.", "{text} It was.", "exactly one {mask}"),
+        ("Review: {text}", "Review: {review}", "no 'review'"),
+    ],
+)
+def test_wrong_tasks_are_one_line(
+    cli: Cli, folders, task_file: Path, tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    task_file.write_text(task_file.read_text().replace(old, new))
+    out = tmp_path / "run"
+    check_error(cli(*search(folders("llama"), task_file, out)), message)
+    assert not out.exists() or not any(out.iterdir())
+    check_error(
+        cli("tasks", "check", task_file, "--model", folders("llama"), "--shots", 4), message
+    )
+
+
+def test_a_task_is_checked_before_weights_are_read(
+    cli: Cli, folders, task_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pfes.models.load.load_model", lambda *a, **k: pytest.fail("model loaded"))
+    task_file.write_text(task_file.read_text().replace("terrible", "unquestionably"))
+    check_error(cli(*search(folders("llama"), task_file, tmp_path / "run")), "is not one token")
+
+
+def test_a_used_folder_is_not_overwritten(
+    cli: Cli, finished: Path, folders, task_file: Path
+) -> None:
+    before = {path.name: path.read_bytes() for path in finished.iterdir()}
+    check_error(cli(*search(folders("llama"), task_file, finished)), "not empty")
+    assert {path.name: path.read_bytes() for path in finished.iterdir()} == before
+
+
+def test_resume_of_a_finished_run_shows_its_result(cli: Cli, finished: Path) -> None:
+    code, shown, _ = cli("search", "--out", finished, "--resume")
+    assert code == 0
+    assert "found prompt" in shown
+
+
+def test_resume_keeps_the_settings(cli: Cli, finished: Path) -> None:
+    arguments = ("search", "--out", finished, "--resume", "--budget", 99)
+    check_error(cli(*arguments), "--budget: this run has 24, not 99")
+
+
+def test_resume_of_nothing_needs_settings(cli: Cli, tmp_path: Path) -> None:
+    check_error(cli("search", "--out", tmp_path / "none", "--resume"), "--model")
+
+
+def test_json_is_all_that_is_printed(cli: Cli, folders, task_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    code, shown, log = cli(*search(folders("llama"), task_file, out), "--json")
+    assert (code, log) == (0, "")
+    assert json.loads(shown) == json.loads((out / "result.json").read_text())
+
+
+def test_config_file_and_options_over_it(
+    cli: Cli, folders, task_file: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        f"model: {folders('llama')}\ntask: {task_file}\nshots: 4\nbudget: 50\nprompt_length: 2\n"
+    )
+    code, *_ = cli("search", "--config", file, "--budget", 7, "--out", tmp_path / "run")
+    assert code == 0
+    stored = json.loads((tmp_path / "run/config.json").read_text())
+    assert (stored["budget"], stored["prompt_length"], stored["sigma0"]) == (7, 2, 1.0)
+    file.write_text("colour: red\nmodel: a\ntask: b\n")
+    check_error(cli("search", "--config", file, "--out", tmp_path / "other"), "--colour")
+
+
+@pytest.mark.parametrize("name", ["prompt.safetensors", "config.json"])
+def test_damaged_runs_are_named(cli: Cli, finished: Path, name: str) -> None:
+    (finished / name).write_bytes(b"{broken")
+    check_error(cli("evaluate", finished), name)
+
+
+def test_evaluate_of_nothing(cli: Cli, tmp_path: Path) -> None:
+    check_error(cli("evaluate", tmp_path), "has no prompt")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["methods"], list(METHODS)),
+        (["models"], ["smollm2-135m"]),
+        (["tasks"], ["sst2", "mnli", "rotten-tomatoes"]),
+        (["tasks", "show", "mrpc"], ["sentence1", "yes", "f1"]),
+        (["--help"], ["quickstart", "search", "evaluate", "predict"]),
+        (["search", "--help"], ["--intrinsic-dimension", "--eval-every", "[500.0]"]),
+    ],
+)
+def test_listings(cli: Cli, arguments: list[str], expected: list[str]) -> None:
+    code, shown, _ = cli(*arguments)
+    assert code == 0
+    assert all(word in shown for word in expected)
+
+
+def test_tasks_check_shows_an_example(cli: Cli, folders, task_file: Path) -> None:
+    code, shown, _ = cli("tasks", "check", task_file, "--model", folders("llama"), "--shots", 4)
+    assert code == 0
+    assert "8 training, 8 validation, 16 test" in shown
+    assert "Review: " in shown
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-c", "from pfes.cli import main; main()", *map(str, arguments)]
+
+
+def test_killed_and_resumed_run_is_byte_for_byte_the_same(
+    cli: Cli, folders, task_file: Path, tmp_path: Path
+) -> None:
+    changes = {"method": "one-plus-one-id-cr", "budget": 600, "eval_every": 200}
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert cli(*search(folders("llama"), task_file, whole, **changes))[0] == 0
+    arguments = search(folders("llama"), task_file, killed, **changes)
+    process = subprocess.Popen(command(*arguments), stderr=subprocess.DEVNULL)
+    wait_for(lambda: len(RunFolder(killed).read_history()) > 50, process)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (killed / "result.json").exists()
+    assert cli(*arguments, "--resume")[0] == 0
+    name = "prompt.safetensors"
+    assert (whole / name).read_bytes() == (killed / name).read_bytes()
+
+
+def test_ctrl_c_saves_and_says_how_to_resume(
+    cli: Cli, folders, task_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    arguments = search(folders("llama"), task_file, out, method="one-plus-one", budget=100_000)
+    process = subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: len(RunFolder(out).read_history()) > 5, process)
+    process.send_signal(signal.SIGINT)
+    _, log = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"pfes search --out {out} --resume" in log
+    assert "Traceback" not in log
+    assert RunFolder(out).load_checkpoint() is not None
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen) -> None:
+    for _ in range(600):
+        try:
+            if condition():
+                return
+        except Exception:  # a line of the history is being written
+            pass
+        assert process.poll() is None, "the process ended early"
+        time.sleep(0.1)
+    process.kill()
+    pytest.fail("the process did not get there")
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    heavy = ["torch", "transformers", "sklearn", "matplotlib", "pydantic", "datasets", "typer"]
+    code = f"import sys, pfes; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_optimizers_need_numpy_alone() -> None:
+    heavy = ["torch", "transformers", "sklearn", "pydantic", "typer", "safetensors"]
+    code = f"import sys; from pfes import SAES; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_listing_methods_does_not_load_torch() -> None:
+    code = "import sys; sys.argv = ['pfes', 'methods']\nfrom pfes.cli import main\n"
+    code += "try: main()\nexcept SystemExit: pass\nassert 'torch' not in sys.modules"
+    environment = os.environ | {"COLUMNS": "80"}
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env=environment)

@@ -1,0 +1,117 @@
+"""Models by name: folders, families, precision, and what is said when there is none."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from safetensors import safe_open
+from transformers import AutoModelForMaskedLM, T5Config
+
+from pfes import load_model
+from pfes.errors import PfesError
+from pfes.models.load import load_tokenizer, model_family
+from tests import tiny
+
+Folders = Callable[[str], Path]
+
+
+@pytest.mark.parametrize("name", tiny.ARCHITECTURES)
+def test_a_folder_loads_with_its_family(folders: Folders, name: str) -> None:
+    model = load_model(str(folders(name)))
+    assert model.family == tiny.ARCHITECTURES[name][0]
+    assert model.module.dtype == torch.float32
+    assert model.device.type == "cpu"
+
+
+def test_half_precision_weights_run_in_float32_on_the_cpu(folders: Folders, tmp_path: Path) -> None:
+    half = AutoModelForMaskedLM.from_pretrained(folders("bert"), dtype=torch.float16)
+    half.save_pretrained(tmp_path)
+    load_tokenizer(str(folders("bert"))).save_pretrained(tmp_path)
+    with safe_open(tmp_path / "model.safetensors", framework="pt") as file:
+        assert file.get_tensor("cls.predictions.bias").dtype == torch.float16
+    assert load_model(str(tmp_path)).module.dtype == torch.float32
+    assert load_model(str(tmp_path), dtype="float64").module.dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("architectures", "family"),
+    [
+        (["RobertaForMaskedLM"], "masked"),
+        (["BertForPreTraining"], "masked"),
+        (["LlamaForCausalLM"], "causal"),
+        (["GPT2LMHeadModel"], "causal"),
+    ],
+)
+def test_family_by_architecture(architectures: list[str], family: str) -> None:
+    assert model_family(SimpleNamespace(architectures=architectures)) == family
+
+
+def test_other_kinds_of_models_are_refused() -> None:
+    with pytest.raises(PfesError, match="'t5' is neither"):
+        model_family(T5Config())
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no-such-model", "unknown model"),
+        ("owner/name", "unknown model"),
+        ("a/b/c", "unknown model"),
+        ("./nowhere", "unknown model"),
+        ("", "unknown model"),
+    ],
+)
+def test_unknown_names_are_one_line(name: str, message: str) -> None:
+    with pytest.raises(PfesError) as caught:
+        load_model(name)
+    assert message in str(caught.value)
+    assert "smollm2-135m" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
+@pytest.mark.parametrize("damage", ["missing", "broken"])
+def test_incomplete_folders_are_one_line(
+    folders: Folders, tmp_path: Path, file: str, damage: str
+) -> None:
+    folder = tiny.save_folder("llama", tmp_path / "model")
+    (folder / file).unlink()
+    if damage == "broken":
+        (folder / file).write_text("broken")
+    with pytest.raises(PfesError, match="cannot be loaded") as caught:
+        load_model(str(folder))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "toaster"}, "--device toaster"),
+        ({"dtype": "int3"}, "--dtype int3"),
+        ({"device": "cuda:9"}, "device cuda:9"),
+    ],
+)
+def test_wrong_places_are_one_line(folders: Folders, options: dict, message: str) -> None:
+    if options.get("device") == "cuda:9" and torch.cuda.device_count() > 9:
+        pytest.skip("this machine really has ten GPUs")
+    with pytest.raises(PfesError, match=message):
+        load_model(str(folders("llama")), **options)
+
+
+def test_code_that_comes_with_a_model_does_not_run(folders: Folders, tmp_path: Path) -> None:
+    folder = tiny.save_folder("llama", tmp_path / "model")
+    config = (folder / "config.json").read_text()
+    hook = '{"auto_map": {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"},'
+    config = config.replace("{", hook, 1).replace('"model_type": "llama"', '"model_type": "evil"')
+    (folder / "config.json").write_text(config)
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()")
+    with pytest.raises(PfesError, match="cannot be loaded"):
+        load_model(str(folder))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_bos_the_tokenizer_adds_stays_behind_the_prompt(tmp_path: Path) -> None:
+    model = load_model(str(tiny.save_folder("llama", tmp_path / "model", bos=True)))
+    assert model.tokenizer("a film")["input_ids"][0] == model.tokenizer.bos_token_id
