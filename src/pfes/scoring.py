@@ -137,7 +137,7 @@ def metric_of_counts(spec: TaskSpec, counts: NDArray[np.int64]) -> NDArray[np.fl
         top = right * total - (actual * given).sum(axis=1)
         spread = [total**2 - (margin**2).sum(axis=1) for margin in (actual, given)]
         bottom = np.sqrt(spread[0] * spread[1])
-    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
+    return np.asarray(np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0))
 
 
 def _positive(spec: TaskSpec) -> int:
