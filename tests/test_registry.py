@@ -22,7 +22,9 @@ def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PackagedFile:
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("small_data/rows.csv", CONTENT)
         archive.writestr("small_data-1.0.dist-info/METADATA", "Name: small-data\nVersion: 1.0\n")
-        archive.writestr("small_data-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr(
+            "small_data-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n"
+        )
         archive.writestr("small_data-1.0.dist-info/RECORD", "")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
@@ -66,9 +68,7 @@ def test_unknown_data_is_said() -> None:
         embedded_data("none")
 
 
-def test_what_fails_half_way_is_not_cached(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_fails_half_way_is_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PFES_CACHE", str(tmp_path))
 
     def broken(path: Path) -> None:

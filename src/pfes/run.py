@@ -166,12 +166,13 @@ def _finish(
     empty = np.empty((0, model.width), dtype=np.float32)
     scores: dict[str, Score] = {}
     prompts = {"zero_shot": empty, "initial": initial, "test": found}
+    titles = {"zero_shot": "zero-shot", "initial": "initial prompt", "test": "found prompt"}
     for name, prompt in prompts.items():
         for progress in score_steps(model, task.spec, prompt, test, ranks=name == "test"):
             if isinstance(progress, Score):
                 scores[name] = progress
             else:
-                yield Stage(f"testing: {name.replace('_', '-')}", progress, len(test))
+                yield Stage(f"testing {titles[name]}", progress, len(test))
     intervals = {name: interval(value) for name, value in scores.items()}
     intervals["gain"] = interval(scores["test"], scores["zero_shot"])
     losses = [

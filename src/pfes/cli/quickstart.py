@@ -8,14 +8,22 @@ import typer
 from pfes.cli.search import run_and_show
 from pfes.folder import RunFolder
 
+# Two lines that show the task's form: a start that ranks sentences well but leans to one label
+START = """\
+Review: a dull mess
+Sentiment: negative
+Review: a wonderful film
+Sentiment: positive
+"""
+
 # Chosen by measuring, see docs/defaults.md; what is not here is the default of `pfes search`
 SETTINGS = {
     "model": "smollm2-135m",
     "task": "rotten-tomatoes",
     "method": "saes-id-cr",
     "budget": 240,
-    "init": "text:Decide whether each movie review is positive or negative.\n",
-    "sigma0": 0.1,
+    "init": f"text:{START}",
+    "sigma0": 0.03,
     "beta": 0.1,
     "eval_every": 20,
     "test_limit": 1000,

@@ -65,12 +65,14 @@ def run_and_show(
 
 
 def check_names(config: RunConfig) -> None:
-    """Find a mistyped task or method before anything is made or loaded."""
+    """Find a mistyped method, task or model before anything is made or loaded."""
     from pfes.methods import get_method
+    from pfes.models.load import model_source
     from pfes.tasks import read_spec
 
     get_method(config.method)
     read_spec(config.task)
+    model_source(config.model)
 
 
 def _draw(folder: RunFolder) -> None:

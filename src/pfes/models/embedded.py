@@ -4,6 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from pfes.models.bars import quiet_in_logs
 from pfes.registry import PackagedFile, cache_dir, cached, fetched
 
 
@@ -54,6 +55,7 @@ def _convert(file: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    quiet_in_logs()
     source = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
     quantized = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
     config = quantized.config

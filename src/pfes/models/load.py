@@ -1,15 +1,14 @@
 """From a model's name to the model: embedded, a folder, or the Hugging Face Hub."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 from pfes.errors import PfesError
+from pfes.models.bars import quiet_in_logs
 from pfes.models.embedded import MODELS, embedded_model
 from pfes.models.local import DEFAULT_BATCH_TOKENS, LocalModel
+from pfes.tasks.data import HUB_TIMEOUT
 from pfes.tasks.spec import Family, one_line
-
-HUB_TIMEOUT = 20.0  # seconds; the Hub's own client would retry for half a minute
 
 
 def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
@@ -77,18 +76,15 @@ def model_family(config: Any) -> Family:
 
 
 def _from_pretrained(auto: Any, name: str, **options: Any) -> Any:
-    from transformers.utils.logging import disable_progress_bar
-
-    source = _source(name)
-    if not sys.stderr.isatty():  # a bar is for a terminal, a log has no use for it
-        disable_progress_bar()
+    source = model_source(name)
+    quiet_in_logs()
     try:
         return auto.from_pretrained(source, **options)
     except Exception as error:  # a damaged folder raises whatever its reader raises
         raise PfesError(f"model {name!r} cannot be loaded: {one_line(error)[:300]}") from None
 
 
-def _source(name: str) -> str:
+def model_source(name: str) -> str:
     """Return the folder or Hub name to load from, or say at once that there is none."""
     if name in MODELS:
         return str(embedded_model(name))

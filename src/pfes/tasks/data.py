@@ -11,6 +11,7 @@ from pfes.errors import PfesError
 from pfes.tasks.spec import DatasetSpec, one_line
 
 Row = dict[str, Any]
+HUB_TIMEOUT = 20.0  # seconds; the Hub's own client would retry for half a minute
 SUFFIXES = (".jsonl", ".csv", ".tsv", ".parquet")
 
 
@@ -80,15 +81,23 @@ def read_folder(folder: Path, split: str) -> Iterator[Row]:
 
 
 def read_hub(dataset: DatasetSpec, split: str) -> Iterator[Row]:
-    """Yield a split's rows from the Hugging Face Hub (or its local cache)."""
+    """Yield a split's rows from the Hugging Face Hub, or from its cache where the Hub is away."""
     import datasets
+    import huggingface_hub
 
+    away = ""
+    try:
+        huggingface_hub.HfApi().dataset_info(str(dataset.hub), timeout=HUB_TIMEOUT)
+    except Exception as error:  # whichever network library the Hub's client uses
+        away = one_line(error)[:120]
+        # from here on the caches alone, without half a minute of retries for each file
+        huggingface_hub.constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
     try:
         yield from datasets.load_dataset(dataset.hub, dataset.config, split=split)
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise PfesError(
             f"data set {dataset.hub!r} ({dataset.config or 'default'}, {split}) cannot be had from "
-            f"the Hub: {one_line(error)[:200]}; a local copy goes with --data-dir"
+            f"the Hub ({away or one_line(error)[:120]}): a local copy goes with --data-dir"
         ) from None
 
 
