@@ -29,7 +29,7 @@ class StandIn:
         points = np.array([self.embed([sum(row)])[0] for row in batch.token_ids])
         tilt = np.sign(batch.labels - 0.5)[None] * mean[:, :1] + (mean @ points.T) * 0.1
         logits = np.stack([-tilt, tilt, np.zeros_like(tilt)], axis=-1)  # two words and the rest
-        logits -= np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        logits -= np.logaddexp.reduce(logits, axis=-1, keepdims=True)
         return logits[..., :2].astype(np.float32)
 
     def ranks(self, prompts: np.ndarray, batch: Batch) -> tuple[np.ndarray, None]:

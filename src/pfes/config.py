@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pfes.errors import PfesError
+from pfes.models.base import DEFAULT_BATCH_TOKENS
 from pfes.tasks.task import DEFAULT_SHOTS
 
 DEFAULT_METHOD = "saes-id-cr"
@@ -50,7 +51,9 @@ class RunConfig(BaseModel):
         None, description="spread a large model over devices: auto (needs accelerate)"
     )
     trust_remote_code: bool = Field(False, description="run code that comes with the model")
-    max_batch_tokens: int = Field(4096, ge=1, description="tokens in one forward pass, at most")
+    max_batch_tokens: int = Field(
+        DEFAULT_BATCH_TOKENS, ge=1, description="tokens in one forward pass, at most"
+    )
 
 
 def make_config(**settings: Any) -> RunConfig:

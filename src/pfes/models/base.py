@@ -12,6 +12,8 @@ from pfes.tasks.spec import Family
 Floats: TypeAlias = NDArray[np.float32]
 Ints: TypeAlias = NDArray[np.int64]
 
+DEFAULT_BATCH_TOKENS = 1024  # in one pass: on a CPU, more no longer fits its caches
+
 
 class LanguageModel(Protocol):
     """A language model that can only be queried."""

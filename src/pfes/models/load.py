@@ -5,8 +5,9 @@ from typing import Any
 
 from pfes.errors import PfesError
 from pfes.models.bars import quiet_in_logs
+from pfes.models.base import DEFAULT_BATCH_TOKENS
 from pfes.models.embedded import MODELS, embedded_model
-from pfes.models.local import DEFAULT_BATCH_TOKENS, LocalModel
+from pfes.models.local import LocalModel
 from pfes.tasks.data import HUB_TIMEOUT
 from pfes.tasks.spec import Family, one_line
 
@@ -32,7 +33,6 @@ def load_model(
     `device` defaults to the first GPU, or the CPU. `dtype` defaults to float32 on the CPU and to
     the checkpoint's own elsewhere. Code that comes with a model runs only if asked for.
     """
-    import torch
     import transformers
 
     config = _from_pretrained(transformers.AutoConfig, name, trust_remote_code=trust_remote_code)
@@ -53,7 +53,6 @@ def load_model(
         except (RuntimeError, AssertionError) as error:
             raise PfesError(f"device {where}: {one_line(error)[:200]}") from None
     tokenizer = load_tokenizer(name, trust_remote_code)
-    torch.set_grad_enabled(False)
     return LocalModel(name, family, module, tokenizer, max_batch_tokens)
 
 

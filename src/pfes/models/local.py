@@ -7,13 +7,11 @@ import numpy as np
 import torch
 
 from pfes.errors import PfesError
-from pfes.models.base import Floats, Ints
+from pfes.models.base import DEFAULT_BATCH_TOKENS, Floats, Ints
 from pfes.models.packed import longest_seen, packed_passes, takes_part
 from pfes.models.padded import Pass, padded_passes
 from pfes.tasks.batch import Batch
 from pfes.tasks.spec import Family
-
-DEFAULT_BATCH_TOKENS = 4096  # in one forward pass: keeps activations of a small model in cache
 
 
 class LocalModel:
