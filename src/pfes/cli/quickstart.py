@@ -8,12 +8,14 @@ import typer
 from pfes.cli.search import run_and_show
 from pfes.folder import RunFolder
 
-# Two lines that show the task's form: a start that ranks sentences well but leans to one label
+# Two examples that show the task's form: they rank sentences well, but lean to one label
 START = """\
 Review: a dull mess
 Sentiment: negative
+
 Review: a wonderful film
 Sentiment: positive
+
 """
 
 # Chosen by measuring, see docs/defaults.md; what is not here is the default of `pfes search`
@@ -21,7 +23,7 @@ SETTINGS = {
     "model": "smollm2-135m",
     "task": "rotten-tomatoes",
     "method": "saes-id-cr",
-    "budget": 240,
+    "budget": 200,
     "init": f"text:{START}",
     "sigma0": 0.03,
     "beta": 0.1,
