@@ -1,6 +1,5 @@
 """Whole runs: results, folders, and resuming after a kill at any moment."""
 
-import contextlib
 import json
 import multiprocessing
 import os
@@ -166,6 +165,20 @@ def test_search_from_python(task_file: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(stored.prompt, result.prompt)
     with pytest.raises(PfesError, match="not empty"):
         pfes.search(StandIn(), task, "saes-id", budget=40, out=tmp_path / "run")
+    again = pfes.search(StandIn(), task, "saes-id", out=tmp_path / "run", resume=True)
+    assert again.test == stored.test
+    np.testing.assert_array_equal(again.prompt, stored.prompt)
+
+
+def test_a_draft_left_by_a_kill_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "config.json.tmp").write_text("{")
+    RunFolder(tmp_path).create()
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(PfesError, match="--out"):
+        RunFolder(tmp_path / "file" / "run").create()
 
 
 @pytest.mark.parametrize(
@@ -227,7 +240,7 @@ def test_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch) -> N
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with contextlib.suppress(OSError):
+    with pytest.raises(PfesError, match="No space left"):
         folder.save_checkpoint({"n": 2, "x": np.zeros(3)})
     monkeypatch.undo()
     state = folder.load_checkpoint()

@@ -15,6 +15,7 @@ from pfes.models.base import Floats
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 PLAIN = "plain"  # the one metadata key: more would be written in an order that varies by process
+DRAFT = ".tmp"
 
 
 class RunFolder:
@@ -32,7 +33,8 @@ class RunFolder:
         """Make the folder, which must be empty or not exist."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            occupied = any(self.path.iterdir())
+            # a draft is what a kill in the middle of a write leaves; it holds nothing
+            occupied = any(entry.suffix != DRAFT for entry in self.path.iterdir())
         except OSError as error:
             raise PfesError(f"--out {self.path}: {error.strerror}") from None
         if occupied:
@@ -59,8 +61,11 @@ class RunFolder:
 
     def append_history(self, line: dict[str, Any]) -> None:
         """Add one step to the history."""
-        with self.history.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(_finite(line)) + "\n")
+        try:
+            with self.history.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(_finite(line)) + "\n")
+        except OSError as error:
+            raise PfesError(f"{self.history} cannot be written: {error.strerror}") from None
 
     def read_history(self) -> list[dict[str, Any]]:
         """Return the steps recorded so far."""
@@ -114,17 +119,20 @@ class RunFolder:
             os.truncate(self.history, size)
 
     def _replace(self, path: Path, content: bytes) -> None:
-        draft = path.with_name(path.name + ".tmp")
-        with draft.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-        directory = os.open(self.path, os.O_RDONLY)
+        draft = path.with_name(path.name + DRAFT)
         try:
-            os.fsync(directory)  # makes the renaming itself survive a power cut
-        finally:
-            os.close(directory)
+            with draft.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+            directory = os.open(self.path, os.O_RDONLY)
+            try:
+                os.fsync(directory)  # makes the renaming itself survive a power cut
+            finally:
+                os.close(directory)
+        except OSError as error:
+            raise PfesError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _read(path: Path) -> tuple[Arrays, dict[str, str]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from pfes.config import DEFAULT_METHOD, RunConfig, make_config
 from pfes.errors import PfesError
@@ -221,17 +222,36 @@ def environment() -> dict[str, Any]:
     }
 
 
-def resumed_config(folder: RunFolder, given: dict[str, Any]) -> RunConfig:
-    """Return the config of a run to resume; settings given again must agree with it."""
-    stored = make_config(**folder.read_json(folder.config))
-    for name, value in given.items():
-        kept = getattr(stored, name)
+def prepare(
+    settings: dict[str, Any], folder: RunFolder | None, resume: bool
+) -> tuple[RunConfig, bool]:
+    """Return the config of a run to start or to resume, and which of the two it is.
+
+    A folder without a config holds no run yet: there is nothing to resume, so one starts. Settings
+    given again for a run to resume must agree with its own.
+    """
+    if folder is None or not (resume and folder.config.exists()):
+        return make_config(**settings), False
+    config = make_config(**folder.read_json(folder.config))
+    for name, value in settings.items():
+        kept = getattr(config, name)
         if value != kept:
             raise PfesError(
                 f"--{name.replace('_', '-')}: this run has {kept!r}, not {value!r}; "
                 "a resumed run keeps its settings"
             )
-    return stored
+    return config, True
+
+
+def finished(folder: RunFolder) -> Result | None:
+    """Return the result of a run that has ended."""
+    if not folder.result.exists():
+        return None
+    prompt, _ = folder.load_prompt()
+    try:
+        return Result(**folder.read_json(folder.result), prompt=prompt)
+    except ValidationError:
+        raise PfesError(f"{folder.result} is not a result of pfes") from None
 
 
 def search(
@@ -250,22 +270,20 @@ def search(
     """
     if isinstance(task, Task):
         settings |= {"shots": task.shots, "seed": task.seed}
-    config = make_config(
-        model=model if isinstance(model, str) else model.name,
-        task=task.name if isinstance(task, Task) else str(task),
-        method=method,
-        **settings,
-    )
+    settings["model"] = model if isinstance(model, str) else model.name
+    settings["task"] = task.name if isinstance(task, Task) else str(task)
     folder = None if out is None else RunFolder(out)
-    if folder is not None and not (resume and folder.config.exists()):
+    config, resuming = prepare(settings | {"method": method}, folder, resume)
+    if folder is not None and resuming and (ended := finished(folder)):
+        return ended
+    if folder is not None and not resuming:
         folder.create()
-    events = run(
+    *_, result = run(
         config,
         folder,
-        resume=resume,
+        resume=resuming,
         model=None if isinstance(model, str) else model,
         task=task if isinstance(task, Task) else None,
     )
-    *_, result = events
     assert isinstance(result, Result)
     return result

@@ -1,22 +1,37 @@
 """The command line: one short file per command."""
 
 import sys
+from typing import Annotated
 
 import typer
 
+from pfes import __version__
 from pfes.cli import evaluate, listings, predict, quickstart, search
 from pfes.errors import PfesError
 
 app = typer.Typer(
-    help=(
-        "Search continuous prompts for language models you can only query, with projection-free "
-        "evolution strategies."
-    ),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"pfes {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, help="print the version")
+    ] = False,
+) -> None:
+    """Search continuous prompts for language models you can only query."""
+
+
 app.command("quickstart")(quickstart.quickstart)
 app.command("search")(search.search)
 app.command("evaluate")(evaluate.evaluate)

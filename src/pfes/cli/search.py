@@ -10,7 +10,7 @@ import yaml
 
 from pfes.cli.options import with_settings
 from pfes.cli.tables import show_result
-from pfes.config import RunConfig, make_config
+from pfes.config import RunConfig
 from pfes.errors import PfesError
 from pfes.folder import RunFolder
 from pfes.result import Result
@@ -39,21 +39,17 @@ def run_and_show(
 ) -> Result:
     """Run or resume a search with progress, print its result, and leave its figure."""
     from pfes.cli.progress import follow
-    from pfes.run import resumed_config, run
+    from pfes.run import finished, prepare, run
 
-    resume = resume and folder.config.exists()  # a run killed before its first save starts anew
-    if resume:
-        config = resumed_config(folder, settings)
-        if folder.result.exists():
-            result = Result.model_validate(folder.read_json(folder.result))
-            show_result(result, folder, as_json)
-            return result
-    else:
-        config = make_config(**settings)
+    config, resuming = prepare(settings, folder, resume)
+    if resuming and (result := finished(folder)):
+        show_result(result, folder, as_json)
+        return result
+    if not resuming:
         check_names(config)
         folder.create()
     try:
-        result = follow(run(config, folder, resume=resume), config.budget, quiet=as_json)
+        result = follow(run(config, folder, resume=resuming), config.budget, quiet=as_json)
     except KeyboardInterrupt:
         print(
             f"\nStopped. Continue with: pfes search --out {folder.path} --resume", file=sys.stderr
