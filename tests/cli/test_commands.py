@@ -2,6 +2,8 @@
 
 import json
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
@@ -282,6 +284,32 @@ def test_ctrl_c_saves_and_says_how_to_resume(
     assert f"pfes search --out {out} --resume" in log
     assert "Traceback" not in log
     assert RunFolder(out).load_checkpoint() is not None
+
+
+def test_a_terminal_gets_live_bars(folders, task_file: Path, tmp_path: Path) -> None:
+    arguments = search(folders("llama"), task_file, tmp_path / "run")
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"COLUMNS": "140", "TERM": "xterm"}
+    process = subprocess.Popen(
+        command(*arguments), stdout=subprocess.PIPE, stderr=theirs, env=environment, text=True
+    )
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # the other end has closed
+            break
+        if not piece:
+            break
+        seen += piece
+    os.close(ours)
+    shown, _ = process.communicate(timeout=60)
+    log = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", seen).decode()
+    assert process.returncode == 0, log
+    assert "found prompt" in shown
+    for words in ("loading model", "searching", "24/24", "best loss", "s/FE", "testing zero-shot"):
+        assert words in log
 
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen) -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from pfes.loop import Step
 from pfes.result import Result
@@ -77,19 +77,20 @@ class _Lines:
 
 
 class _Live:
-    """A bar with best loss, step size, speed and time left."""
+    """One bar for each part of a run; the search's has best loss, step size, speed, time left."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.progress = Progress(
             TextColumn("{task.description:<20}"),
-            BarColumn(),
-            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[count]}"),
             TextColumn("{task.fields[figures]}"),
             TimeRemainingColumn(),
             console=Console(stderr=True),
         )
-        self.bars: dict[str, int] = {}
+        self.current: tuple[str, TaskID] | None = None
+        self.validation = ""
 
     def __enter__(self) -> "_Live":
         self.progress.start()
@@ -102,18 +103,28 @@ class _Live:
         if isinstance(event, Step):
             figures = _figures(event)
             if event.validation is not None:
-                figures += f"  validation {event.validation.metric:.3f}"
-            self._bar("searching", event.evaluations, self.budget, figures)
+                self.validation = f"  validation {event.validation.metric:.3f}"
+            self._bar("searching", event.evaluations, self.budget, figures + self.validation)
         elif isinstance(event, Stage):
             self._bar(event.name, event.done, event.total)
+        else:
+            self._end()
 
     def _bar(self, name: str, done: int, total: int | None, figures: str = "") -> None:
-        if name not in self.bars:
-            for bar in self.progress.tasks:  # what came before is over
-                if bar.total is None:
-                    self.progress.update(bar.id, total=1, completed=1)
-            self.bars[name] = self.progress.add_task(name, total=total, figures="")
-        self.progress.update(self.bars[name], completed=done, figures=figures)  # type: ignore[arg-type]
+        if self.current is None or self.current[0] != name:
+            self._end()
+            self.current = name, self.progress.add_task(name, total=total, figures="", count="")
+        count = "" if total is None else f"{done}/{total}"
+        self.progress.update(self.current[1], completed=done, figures=figures, count=count)
+
+    def _end(self) -> None:
+        """Complete the current bar; one of unknown length, such as loading, goes away."""
+        if self.current is not None:
+            bar = self.current[1]
+            known = self.progress.tasks[self.progress.task_ids.index(bar)].total is not None
+            if not known:
+                self.progress.remove_task(bar)
+            self.current = None
 
 
 def _figures(step: Step) -> str:
