@@ -84,7 +84,7 @@ def test_same_config_and_seed_same_bytes(task_file: Path, tmp_path: Path) -> Non
     assert first == again != other
 
 
-@pytest.mark.parametrize("method", ["saes-id-cr", "one-plus-one-id-cr"])
+@pytest.mark.parametrize("method", ["saes-id-cr", "one-plus-one-id-cr", "cmaes", "zosgd"])
 @pytest.mark.parametrize("stop", [0, 1, 2, 3])
 def test_stopping_between_steps(task_file: Path, tmp_path: Path, method: str, stop: int) -> None:
     list(start(task_file, tmp_path / "whole", method=method, budget=50))
@@ -117,8 +117,8 @@ def child(task: Task, config: RunConfig, folder: Path) -> None:
         time.sleep(0.002)  # spreads the kills over the whole run
 
 
-@pytest.mark.parametrize("method", ["saes-id-cr", "one-plus-one-id"])
-@pytest.mark.parametrize("attempt", range(12))
+@pytest.mark.parametrize("method", ["saes-id-cr", "one-plus-one-id", "bbt", "zosgd-cr"])
+@pytest.mark.parametrize("attempt", range(8))
 def test_kill_at_random_moments(task_file: Path, tmp_path: Path, method: str, attempt: int) -> None:
     config = make_config(**settings(task_file, method=method, budget=80))
     task = load_task(task_file, shots=4, seed=1)

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from pfes.errors import PfesError as PfesError
     from pfes.models.load import load_model as load_model
     from pfes.objective import Objective as Objective
+    from pfes.optimizers import CMAES as CMAES
     from pfes.optimizers import SAES as SAES
+    from pfes.optimizers import ZOSGD as ZOSGD
     from pfes.optimizers import OnePlusOneES as OnePlusOneES
     from pfes.result import Result as Result
     from pfes.run import search as search
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
     from pfes.tasks import load_task as load_task
 
 _HOMES = {
+    "CMAES": "pfes.optimizers",
     "SAES": "pfes.optimizers",
+    "ZOSGD": "pfes.optimizers",
     "Objective": "pfes.objective",
     "OnePlusOneES": "pfes.optimizers",
     "PfesError": "pfes.errors",

@@ -29,11 +29,22 @@ class RunConfig(BaseModel):
         None, gt=0, allow_inf_nan=False, description="initial step size [by method and model]"
     )
     intrinsic_dimension: float = Field(
-        INTRINSIC_DIMENSION, gt=0, description="damping dimension of the -id methods"
+        INTRINSIC_DIMENSION,
+        gt=0,
+        description="damping dimension of the -id methods; BBT's space",
     )
-    population: int = Field(20, ge=1, description="children per generation (SaES)")
+    population: int = Field(20, ge=1, description="children per generation (SaES, CMA-ES)")
     parents: int | None = Field(
         None, ge=1, description="children that become parents (SaES) [a quarter]"
+    )
+    radius: float = Field(
+        1e-4, gt=0, allow_inf_nan=False, description="distance of ZO-SGD's two points (the paper's)"
+    )
+    schedule: Literal["constant", "linear", "cosine"] = Field(
+        "constant", description="of ZO-SGD's learning rate, which --sigma0 sets"
+    )
+    on_stop: Literal["restart", "end"] = Field(
+        "restart", description="what CMA-ES does when one of its own stop rules fires"
     )
     init: str = Field("vocab", description="initial prompt: vocab, zeros, or text:…")
     shots: int = Field(

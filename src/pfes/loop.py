@@ -47,7 +47,10 @@ class Selection:
 
 
 class Search:
-    """Spends a budget of evaluations exactly, and keeps the solution that validates best."""
+    """Spends a budget of evaluations exactly, and keeps the solution that validates best.
+
+    An optimizer that says it has `stopped` ends the search before the budget.
+    """
 
     def __init__(
         self,
@@ -68,7 +71,7 @@ class Search:
 
     def steps(self) -> Iterator[Step]:
         """Go on until the budget is spent. State may be saved between any two steps."""
-        while self.evaluations < self.budget:
+        while self.evaluations < self.budget and self.optimizer.stopped is None:
             yield self._step()
 
     def _step(self) -> Step:
@@ -83,7 +86,7 @@ class Search:
         self.seconds += time.perf_counter() - began
         due = before // self.eval_every != self.evaluations // self.eval_every
         validation = None
-        if due or self.evaluations == self.budget:
+        if due or self.evaluations == self.budget or self.optimizer.stopped is not None:
             validation = self._validate(self.optimizer.mean)
         return Step(
             evaluations=self.evaluations,

@@ -1,4 +1,4 @@
-"""Every method by name: optimizer × damping × loss. The paper at a glance."""
+"""Every method by name: optimizer × space × damping × loss. The paper at a glance."""
 
 import math
 from dataclasses import dataclass
@@ -9,6 +9,8 @@ from pfes.tasks.spec import Family
 
 ALIGNED = 1 / math.sqrt(3)  # gives a full-space step the energy of BBT's at σ = 1 (appendix III-C)
 
+LEARNING_RATE = 1e-2  # ZO-SGD's (appendix I-A); it takes the place of σ0
+
 
 @dataclass(frozen=True)
 class Method:
@@ -16,10 +18,11 @@ class Method:
 
     name: str
     summary: str
-    optimizer: Literal["one-plus-one", "saes"]
+    optimizer: Literal["one-plus-one", "saes", "cmaes", "zosgd"]
     damping: Literal["full", "intrinsic"]
     regularized: bool  # CE + β·CR instead of CE
     sigma0: dict[Family, float]  # the paper's: RoBERTa-Large for masked, OPT-6.7B for causal
+    space: Literal["full", "subspace"] = "full"
 
 
 def _both(sigma0: float) -> dict[Family, float]:
@@ -58,6 +61,26 @@ METHODS = {
             "saes-id-cr",
             "self-adaptive ES damped by the intrinsic dimension; CE + β·CR",
             "saes", "intrinsic", True, {"masked": 1e-2, "causal": 1.0},
+        ),
+        Method(
+            "bbt",
+            "CMA-ES in a random subspace of the intrinsic dimension; CE",
+            "cmaes", "intrinsic", False, _both(1.0), "subspace",
+        ),
+        Method(
+            "cmaes",
+            "CMA-ES in the full space (small prompts only); CE",
+            "cmaes", "full", False, _both(1.0),
+        ),
+        Method(
+            "zosgd",
+            "two-point zeroth-order SGD in the full space; CE",
+            "zosgd", "full", False, _both(LEARNING_RATE),
+        ),
+        Method(
+            "zosgd-cr",
+            "two-point zeroth-order SGD in the full space; CE + β·CR",
+            "zosgd", "full", True, _both(LEARNING_RATE),
         ),
     )
 }  # fmt: skip

@@ -33,6 +33,7 @@ class Result(BaseModel):
     train_loss: float = Field(description="loss of the found prompt on the training examples")
     initial_train_loss: float
     evaluations: int = Field(description="function evaluations spent")
+    stopped: str | None = Field(description="the optimizer's own reason to end before the budget")
     selected_at: int = Field(description="evaluations spent when the found prompt was reached")
     seconds_per_evaluation: float
     probability: float = Field(description="P: mean probability of the predicted word")

@@ -15,13 +15,22 @@ from pfes.config import DEFAULT_METHOD, RunConfig, make_config
 from pfes.errors import PfesError
 from pfes.folder import RunFolder
 from pfes.loop import Search, Step, Validation
-from pfes.methods import Method, get_method
+from pfes.methods import METHODS, Method, get_method
 from pfes.models.base import Floats, LanguageModel
-from pfes.objective import DEFAULT_PROMPT_LENGTH, TEXT, Objective, text_room, text_tokens
-from pfes.optimizers import SAES, OnePlusOneES, Optimizer
+from pfes.objective import (
+    DEFAULT_PROMPT_LENGTH,
+    TEXT,
+    Doubles,
+    Objective,
+    text_room,
+    text_tokens,
+)
+from pfes.optimizers import CMAES, SAES, ZOSGD, OnePlusOneES, Optimizer
+from pfes.optimizers.cmaes import memory_needed
 from pfes.result import Result
 from pfes.scoring import Score, interval, score, score_steps
 from pfes.seeds import stream
+from pfes.spaces import FullSpace, RandomSubspace, Space
 from pfes.tasks.batch import Batch, encode, verbalizer_tokens
 from pfes.tasks.spec import TaskSpec
 from pfes.tasks.task import Example, Task, load_task
@@ -62,7 +71,8 @@ def run(
         model = open_model(config, task.spec)
     config = resolve(config, method, model)
     objective = Objective(model, task, config.prompt_length, config.beta or 0.0)
-    search = _make_search(config, method, objective, task)
+    space = make_space(config, method, objective.initial_prompt(config.seed, config.init))
+    search = _make_search(config, method, objective, space, task)
     if folder is not None:
         state = folder.load_checkpoint() if resume else None
         if state is not None:
@@ -73,7 +83,7 @@ def run(
             folder.append_history(asdict(step))
             folder.save_checkpoint(search.state())
         yield step
-    yield from _finish(config, objective, task, search, folder)
+    yield from _finish(config, objective, space, task, search, folder)
 
 
 def open_model(config: RunConfig, spec: TaskSpec) -> LanguageModel:
@@ -99,8 +109,8 @@ def resolve(config: RunConfig, method: Method, model: LanguageModel) -> RunConfi
     beta = config.beta
     if not method.regularized:
         if beta:
-            regularized = f"{method.name.removesuffix('-id')}-id-cr"
-            raise PfesError(f"--beta: {method.name} has no regulariser; use {regularized}")
+            others = ", ".join(m.name for m in METHODS.values() if m.regularized)
+            raise PfesError(f"--beta: {method.name} has no regulariser; {others} do")
         beta = None
     return config.model_copy(
         update={
@@ -130,24 +140,56 @@ def make_optimizer(config: RunConfig, method: Method, x0: Floats) -> Optimizer:
     seed = int(stream(config.seed, "optimizer").integers(2**32))
     if method.optimizer == "one-plus-one":
         return OnePlusOneES(x0, config.sigma0, dimension, seed)
+    if method.optimizer == "zosgd":
+        steps = -(-config.budget // 2)
+        return ZOSGD(x0, config.sigma0, config.radius, config.schedule, steps, seed)
+    if method.optimizer == "cmaes":
+        _check_memory(x0.size)
+        return CMAES(x0, config.sigma0, config.population, config.on_stop, seed)
     try:
         return SAES(x0, config.sigma0, config.population, config.parents, dimension, seed)
     except ValueError as error:
         raise PfesError(f"--parents: {error}") from None
 
 
-def _make_search(config: RunConfig, method: Method, objective: Objective, task: Task) -> Search:
+def make_space(config: RunConfig, method: Method, x0: Floats) -> Space:
+    """Make the space that a method searches in."""
+    if method.space == "full":
+        return FullSpace(x0)
+    return RandomSubspace(x0, round(config.intrinsic_dimension), config.seed)
+
+
+def _check_memory(dimension: int) -> None:
+    """Refuse in advance a CMA-ES that would not fit in memory."""
+    needed, there = memory_needed(dimension), available_memory()
+    if needed > there:
+        raise PfesError(
+            f"CMA-ES in {dimension:,} dimensions needs about {needed / 1e9:.1f} GB of memory and "
+            f"{there / 1e9:.1f} GB are free: lower --prompt-length, or use bbt or saes"
+        )
+
+
+def available_memory() -> int:
+    """Return the bytes of memory that are free for use."""
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _make_search(
+    config: RunConfig, method: Method, objective: Objective, space: Space, task: Task
+) -> Search:
     validation = _encode(task, task.validation, objective)
 
+    def evaluate(candidates: Floats) -> Doubles:
+        return objective(space.expand(candidates))
+
     def validate(solution: Floats) -> Validation:
-        prompt = objective.prompts(solution[None])[0]
+        prompt = objective.prompts(space.expand(solution[None]))[0]
         found = score(objective.model, task.spec, prompt, validation)
         loss = found.loss(objective.beta)
         return Validation(found.metric, loss if np.isfinite(loss) else np.inf)
 
-    x0 = objective.initial_prompt(config.seed, config.init)
-    optimizer = make_optimizer(config, method, x0)
-    return Search(optimizer, objective, validate, config.budget, config.eval_every)
+    optimizer = make_optimizer(config, method, space.start)
+    return Search(optimizer, evaluate, validate, config.budget, config.eval_every)
 
 
 def _encode(task: Task, examples: tuple[Example, ...], objective: Objective) -> Batch:
@@ -157,13 +199,18 @@ def _encode(task: Task, examples: tuple[Example, ...], objective: Objective) -> 
 
 
 def _finish(
-    config: RunConfig, objective: Objective, task: Task, search: Search, folder: RunFolder | None
+    config: RunConfig,
+    objective: Objective,
+    space: Space,
+    task: Task,
+    search: Search,
+    folder: RunFolder | None,
 ) -> Iterator[Event]:
     """Read the test set, once, and write prompt and result."""
     assert search.selection is not None
     model = objective.model
-    found = objective.prompts(search.selection.solution[None])[0]
-    initial = objective.prompts(objective.initial_prompt(config.seed, config.init)[None])[0]
+    found = objective.prompts(space.expand(search.selection.solution[None]))[0]
+    initial = objective.prompts(space.origin[None])[0]
     test = _encode(task, task.test, objective)
     empty = np.empty((0, model.width), dtype=np.float32)
     scores: dict[str, Score] = {}
@@ -194,6 +241,7 @@ def _finish(
         train_loss=losses[0],
         initial_train_loss=losses[1],
         evaluations=search.evaluations,
+        stopped=search.optimizer.stopped,
         selected_at=search.selection.evaluations,
         seconds_per_evaluation=search.seconds / search.evaluations,
         probability=scores["test"].probability,

@@ -1,7 +1,9 @@
 """Evolution strategies with ask/tell, in numpy alone: usable on any function."""
 
 from pfes.optimizers.base import Optimizer
+from pfes.optimizers.cmaes import CMAES
 from pfes.optimizers.one_plus_one import OnePlusOneES
 from pfes.optimizers.saes import SAES
+from pfes.optimizers.zosgd import ZOSGD
 
-__all__ = ["SAES", "OnePlusOneES", "Optimizer"]
+__all__ = ["CMAES", "SAES", "ZOSGD", "OnePlusOneES", "Optimizer"]

@@ -35,6 +35,7 @@ class Optimizer(ABC):
         self._rng = np.random.default_rng(seed)
         self._rng_before_ask = self._rng.bit_generator.state
         self._pending: Floats | None = None
+        self.stopped: str | None = None  # why the optimizer itself sees no point in going on
 
     @property
     def mean(self) -> Floats:
