@@ -24,7 +24,7 @@ class Counted:
 
 
 def validate(solution: np.ndarray) -> Validation:
-    return Validation(float(np.round(solution[0], 1)), float((solution**2).sum()))
+    return Validation(float(np.round(solution[0], 1)), float((solution**2).sum()), 0.0)
 
 
 @settings(deadline=None, max_examples=60)
@@ -75,7 +75,7 @@ def test_continuing_equals_never_stopping(kind: str, stop: int) -> None:
     ],
 )
 def test_selection_by_metric_then_loss_then_age(ours: tuple, theirs: tuple, wins: bool) -> None:
-    assert Validation(*ours).beats(Validation(*theirs)) is wins
+    assert Validation(*ours, 0.0).beats(Validation(*theirs, 0.0)) is wins
 
 
 def test_the_selected_solution_is_the_one_that_validated_best() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pfes.errors import PfesError
-from pfes.objective import Objective, confidence_loss, cross_entropy, loss
+from pfes.objective import Loss, Objective, confidence_loss, cross_entropy
 from pfes.tasks import load_task
 from tests.stand_in import StandIn
 
@@ -51,7 +51,7 @@ def test_loss_is_the_weighted_mean(beta: float) -> None:
     logits, labels = random_logits(1.0)
     logprobs = logits.log_softmax(-1)[..., WORDS].numpy()
     expected = (cross_entropy(logprobs, labels) + beta * confidence_loss(logprobs)).mean(axis=1)
-    np.testing.assert_allclose(loss(logprobs, labels, beta), expected)
+    np.testing.assert_allclose(Loss(beta)(logprobs, labels), expected)
 
 
 @settings(deadline=None)
@@ -60,13 +60,13 @@ def test_extreme_logits_stay_finite(a: float, b: float) -> None:
     logits = torch.tensor([[[a, b, 0.0, -a]]], dtype=torch.float32)
     logprobs = logits.log_softmax(-1)[..., :2].numpy()
     for label in (0, 1):
-        value = loss(logprobs, np.array([label]), 1.0)
+        value = Loss(1.0)(logprobs, np.array([label]))
         assert np.isfinite(value).all()
         assert (value >= 0).all()
 
 
 def test_impossible_words_give_nan_without_a_warning() -> None:
-    assert np.isnan(loss(np.full((1, 2, 2), -np.inf), np.array([0, 1]), 1.0)).all()
+    assert np.isnan(Loss(1.0)(np.full((1, 2, 2), -np.inf), np.array([0, 1]))).all()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -44,17 +44,37 @@ def start(
     return run(config, place, resume=resume, model=StandIn())
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_runs_and_improves(task_file: Path, tmp_path: Path, method: str) -> None:
-    *_, result = start(task_file, tmp_path / "run", method=method, budget=300)
+@pytest.mark.parametrize("method", [name for name in METHODS if METHODS[name].optimizer])
+def test_every_search_runs_and_improves(
+    task_file: Path, tmp_path: Path, folders: Callable[[str], Path], method: str
+) -> None:
+    changes = {"method": method, "budget": 300, "policy_model": str(folders("llama"))}
+    *_, result = start(task_file, tmp_path / "run", **changes)
     assert isinstance(result, Result)
     assert result.train_loss < result.initial_train_loss
     stored = json.loads((tmp_path / "run/result.json").read_text())
-    assert set(stored) >= KEYS
+    assert set(stored) == set(Result.model_fields) - {"prompt"} >= KEYS
     assert stored["evaluations"] == 300
     assert stored["rank"] is None  # the stand-in does not show ranks, and nothing is invented
-    assert stored["config"]["beta"] == (1.0 if method.endswith("-cr") else None)
+    assert stored["beta"] == stored["config"]["beta"] == (1.0 if method.endswith("-cr") else None)
     assert stored["config"]["sigma0"] == 0.3
+    assert (stored["text"] is not None) == (METHODS[method].space == "tokens")
+
+
+@pytest.mark.parametrize("method", ["manual", "icl"])
+def test_methods_without_a_search_leave_the_same_result(
+    task_file: Path, tmp_path: Path, method: str
+) -> None:
+    *_, result = start(task_file, tmp_path / "run", method=method)
+    stored = json.loads((tmp_path / "run/result.json").read_text())
+    assert set(stored) == set(Result.model_fields) - {"prompt"}
+    assert stored["evaluations"] == 0
+    assert stored["seconds_per_evaluation"] is None
+    assert stored["initial"] == stored["zero_shot"]
+    assert (stored["test"] == stored["zero_shot"]) or method == "icl"
+    assert isinstance(result, Result)
+    assert result.prompt.shape == (0, StandIn.width)
+    assert not (tmp_path / "run/history.jsonl").exists()
 
 
 def test_a_run_folder_holds_the_whole_run(task_file: Path, tmp_path: Path) -> None:
@@ -85,17 +105,35 @@ def test_same_config_and_seed_same_bytes(task_file: Path, tmp_path: Path) -> Non
     assert first == again != other
 
 
-@pytest.mark.parametrize("method", ["saes-id-cr", "one-plus-one-id-cr", "cmaes", "zosgd"])
+@pytest.mark.parametrize(
+    "method", ["saes-id-cr", "one-plus-one-id-cr", "cmaes", "zosgd", "bdpl", "rlprompt"]
+)
 @pytest.mark.parametrize("stop", [0, 1, 2, 3])
-def test_stopping_between_steps(task_file: Path, tmp_path: Path, method: str, stop: int) -> None:
-    list(start(task_file, tmp_path / "whole", method=method, budget=50))
-    events = start(task_file, tmp_path / "parted", method=method, budget=50)
+def test_stopping_between_steps(
+    task_file: Path, tmp_path: Path, folders: Callable[[str], Path], method: str, stop: int
+) -> None:
+    changes = {"method": method, "budget": 50, "population": 10}
+    changes["policy_model"] = str(folders("llama"))
+    list(start(task_file, tmp_path / "whole", **changes))
+    stop_and_resume(task_file, tmp_path / "parted", stop, **changes)
+    compare(tmp_path / "whole", tmp_path / "parted")
+
+
+@pytest.mark.parametrize("stop", [1, 6, 13, 20, 21, 25, 29])
+def test_stopping_while_betas_are_tried(task_file: Path, tmp_path: Path, stop: int) -> None:
+    changes = {"beta": "auto", "budget": 90, "population": 3}
+    list(start(task_file, tmp_path / "whole", **changes))
+    stop_and_resume(task_file, tmp_path / "parted", stop, **changes)
+    compare(tmp_path / "whole", tmp_path / "parted")
+
+
+def stop_and_resume(task_file: Path, folder: Path, stop: int, **changes: object) -> None:
+    events = start(task_file, folder, **changes)
     steps = (event for event in events if isinstance(event, Step))
     for _ in range(stop):
         next(steps)
     events.close()  # type: ignore[attr-defined]
-    list(start(task_file, tmp_path / "parted", resume=True, method=method, budget=50))
-    compare(tmp_path / "whole", tmp_path / "parted")
+    list(start(task_file, folder, resume=True, **changes))
 
 
 def compare(whole: Path, parted: Path) -> None:
@@ -119,7 +157,7 @@ def child(task: Task, config: RunConfig, folder: Path, linger: float = 0.0) -> N
     time.sleep(linger)
 
 
-@pytest.mark.parametrize("method", ["saes-id-cr", "one-plus-one-id", "bbt", "zosgd-cr"])
+@pytest.mark.parametrize("method", ["saes-id-cr", "one-plus-one-id", "bbt", "zosgd-cr", "bdpl"])
 @pytest.mark.parametrize("attempt", range(8))
 def test_kill_at_random_moments(task_file: Path, tmp_path: Path, method: str, attempt: int) -> None:
     config = make_config(**settings(task_file, method=method, budget=80))

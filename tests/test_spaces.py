@@ -19,19 +19,19 @@ from tests.stand_in import StandIn
 
 
 def test_the_full_space_is_the_prompts_own() -> None:
-    space = FullSpace(np.ones(4, np.float32))
+    space = FullSpace(np.ones((2, 2), np.float32))
     np.testing.assert_array_equal(space.start, np.ones(4))
-    np.testing.assert_array_equal(space.expand(np.zeros((2, 4), np.float32)), np.zeros((2, 4)))
+    np.testing.assert_array_equal(space.prompts(np.zeros((3, 4), np.float32)), np.zeros((3, 2, 2)))
 
 
 def test_the_subspace_starts_at_the_initial_prompt() -> None:
-    origin = np.arange(50, dtype=np.float32)
+    origin = np.arange(50, dtype=np.float32).reshape(5, 10)
     space = RandomSubspace(origin, 7, seed=0)
-    np.testing.assert_array_equal(space.expand(space.start[None])[0], origin)
+    np.testing.assert_array_equal(space.prompts(space.start[None])[0], origin)
 
 
 def test_the_basis_is_uniform_and_by_seed() -> None:
-    bases = [RandomSubspace(np.zeros(3000, np.float32), 100, seed).basis for seed in (0, 0, 1)]
+    bases = [RandomSubspace(np.zeros((3, 1000), np.float32), 100, seed).basis for seed in (0, 0, 1)]
     np.testing.assert_array_equal(bases[0], bases[1])
     assert not np.array_equal(bases[0], bases[2])
     assert np.abs(bases[0]).max() <= 0.1 + 1e-6
@@ -42,9 +42,9 @@ def test_the_basis_is_uniform_and_by_seed() -> None:
 def test_the_step_sizes_of_the_paper_have_the_same_energy() -> None:
     d, intrinsic, n = 4000, 200, 200
     rng = np.random.default_rng(0)
-    space = RandomSubspace(np.zeros(d, np.float32), intrinsic, seed=0)
+    space = RandomSubspace(np.zeros((4, d // 4), np.float32), intrinsic, seed=0)
     z = rng.standard_normal((n, intrinsic), dtype=np.float32)
-    bbt = (space.expand(z) ** 2).sum(axis=1)
+    bbt = (space.prompts(z) ** 2).sum(axis=(1, 2))
     es = ((rng.standard_normal((n, d)) / np.sqrt(3)) ** 2).sum(axis=1)
     error = np.sqrt((bbt.var() + es.var()) / n)
     assert bbt.mean() == pytest.approx(es.mean(), abs=4 * error)

@@ -1,15 +1,17 @@
 """The settings of a run: each declared once, with its default, its limits and its help."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pfes.errors import PfesError
+from pfes.methods import PAPER
 from pfes.models.base import DEFAULT_BATCH_TOKENS
 from pfes.tasks.task import DEFAULT_SHOTS
 
 DEFAULT_METHOD = "saes-id-cr"
-INTRINSIC_DIMENSION = 500.0  # the paper's: above the bound it measures (≈ 250), and BBT's subspace
+BETA = 1.0
+Beta = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class RunConfig(BaseModel):
@@ -20,38 +22,87 @@ class RunConfig(BaseModel):
     model: str = Field(description="embedded name, folder, or Hub name")
     task: str = Field(description="task name or YAML file")
     method: str = Field(DEFAULT_METHOD, description="see `pfes methods`")
-    budget: int = Field(5000, ge=1, description="function evaluations to spend")
-    prompt_length: int | None = Field(
-        None, ge=1, description="soft tokens [50 masked, 10 causal, or the length of an init text]"
+    budget: int = Field(
+        5000,
+        ge=1,
+        description="function evaluations to spend",
+        json_schema_extra={"source": PAPER},
     )
-    beta: float | None = Field(None, ge=0, description="weight of the confidence regulariser [1]")
+    prompt_length: int | None = Field(
+        None, ge=1, description="tokens of the prompt [by method and model, or an init text's]"
+    )
+    beta: Beta | Literal["auto"] | None = Field(
+        None,
+        description=f"weight of the confidence regulariser, or auto: chosen on validation [{BETA}]",
+        json_schema_extra={"source": "ours: balanced; the paper's best in 8 of its 14 cases"},
+    )
     sigma0: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="initial step size [by method and model]"
     )
     intrinsic_dimension: float = Field(
-        INTRINSIC_DIMENSION,
+        500.0,
         gt=0,
         description="damping dimension of the -id methods; BBT's space",
+        json_schema_extra={"source": f"{PAPER}: above the bound it measures (≈ 250); BBT's"},
     )
-    population: int = Field(20, ge=1, description="children per generation (SaES, CMA-ES)")
+    population: int = Field(
+        20,
+        ge=1,
+        description="candidates per generation (SaES, CMA-ES, BDPL, RLPrompt)",
+        json_schema_extra={"source": "BBT's, and BDPL's"},
+    )
     parents: int | None = Field(
-        None, ge=1, description="children that become parents (SaES) [a quarter]"
+        None,
+        ge=1,
+        description="children that become parents (SaES) [a quarter]",
+        json_schema_extra={"source": "ours: a quarter of the population"},
     )
     radius: float = Field(
-        1e-4, gt=0, allow_inf_nan=False, description="distance of ZO-SGD's two points (the paper's)"
+        1e-4,
+        gt=0,
+        allow_inf_nan=False,
+        description="distance of ZO-SGD's two points",
+        json_schema_extra={"source": f"{PAPER}, appendix I-A"},
     )
     schedule: Literal["constant", "linear", "cosine"] = Field(
-        "constant", description="of ZO-SGD's learning rate, which --sigma0 sets"
+        "constant",
+        description="of ZO-SGD's learning rate, which --sigma0 sets",
+        json_schema_extra={"source": "ours: the paper names none"},
     )
     on_stop: Literal["restart", "end"] = Field(
-        "restart", description="what CMA-ES does when one of its own stop rules fires"
+        "restart",
+        description="what CMA-ES does when one of its own stop rules fires",
+        json_schema_extra={"source": "ours: so that every method spends its budget"},
     )
-    init: str = Field("vocab", description="initial prompt: vocab, zeros, or text:…")
+    candidate_tokens: int = Field(
+        200,
+        ge=2,
+        description="tokens that BDPL chooses among",
+        json_schema_extra={"source": "BDPL's"},
+    )
+    policy_model: str = Field(
+        "smollm2-135m",
+        description="causal model that writes RLPrompt's prompts",
+        json_schema_extra={"source": "ours: the embedded model"},
+    )
+    init: str = Field(
+        "vocab",
+        description="initial prompt: vocab, zeros, or text:…",
+        json_schema_extra={"source": f"{PAPER}: tokens drawn from the vocabulary"},
+    )
     shots: int = Field(
-        DEFAULT_SHOTS, ge=1, description="training, and again validation, examples per class"
+        DEFAULT_SHOTS,
+        ge=1,
+        description="training, and again validation, examples per class",
+        json_schema_extra={"source": PAPER},
     )
     seed: int = Field(0, ge=0, description="of the split, the initial prompt and the search")
-    eval_every: int = Field(100, ge=1, description="evaluations between two looks at validation")
+    eval_every: int = Field(
+        100,
+        ge=1,
+        description="evaluations between two looks at validation",
+        json_schema_extra={"source": "ours: fifty looks in the paper's budget"},
+    )
     test_limit: int | None = Field(None, ge=1, description="use only so many test examples")
     data_dir: str | None = Field(None, description="folder with local copies, one per task")
     device: str | None = Field(None, description="such as cpu, cuda, cuda:1, mps [GPU, else CPU]")
@@ -76,3 +127,15 @@ def make_config(**settings: Any) -> RunConfig:
         name = "--" + str(first["loc"][0]).replace("_", "-") if first["loc"] else "config"
         given = "" if first["type"] == "missing" else f", not {first['input']!r}"
         raise PfesError(f"{name}: {first['msg']}{given}") from None
+
+
+def source_of(name: str) -> tuple[str, str]:
+    """Return a setting's default as shown to a user, and where it is from."""
+    field = RunConfig.model_fields[name]
+    extra = field.json_schema_extra
+    assert isinstance(extra, dict), f"{name} does not name its source"
+    default = field.get_default()
+    if default is None:  # the description then ends with what takes its place, in brackets
+        default = str(field.description).rpartition("[")[2].rstrip("]")
+    shown = f"{default:g}" if isinstance(default, float) else str(default)
+    return shown, str(extra["source"])

@@ -149,7 +149,7 @@ def _split(state: dict[str, Any], prefix: str = "") -> tuple[Arrays, dict[str, A
     plain: dict[str, Any] = {}
     for key, value in state.items():
         if isinstance(value, np.ndarray):
-            arrays[prefix + key] = np.ascontiguousarray(value)
+            arrays[prefix + key] = np.asarray(value, order="C")
         elif isinstance(value, dict):
             inner, plain[key] = _split(value, f"{prefix}{key}.")
             arrays |= inner

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ class Validation:
 
     metric: float
     loss: float
+    cross_entropy: float  # comparable between values of β, as the loss is not
 
     def beats(self, other: "Validation") -> bool:
         """Better metric, or the same and a lower loss. The earlier one wins a full tie."""
@@ -35,6 +36,7 @@ class Step:
     seconds: float  # spent on asking, evaluating and telling so far; without validation
     validation: Validation | None
     selected: bool  # whether the solution validated here is the best so far
+    beta: float | None = None  # the β tried in this step, where a run tries several
 
 
 @dataclass(frozen=True)
@@ -66,15 +68,25 @@ class Search:
         self.evaluations = 0
         self.seconds = 0.0
         self.selection: Selection | None = None
+        self.start = optimizer.mean.copy()  # before the first step, also after a resume
         self._evaluate = evaluate
         self._validate = validate
 
-    def steps(self) -> Iterator[Step]:
-        """Go on until the budget is spent. State may be saved between any two steps."""
-        while self.evaluations < self.budget and self.optimizer.stopped is None:
-            yield self._step()
+    @property
+    def stopped(self) -> str | None:
+        """The optimizer's own reason to end before the budget."""
+        return self.optimizer.stopped
 
-    def _step(self) -> Step:
+    def steps(self, until: int | None = None) -> Iterator[Step]:
+        """Go on until the budget, or `until` evaluations, are spent.
+
+        The last step looks at validation. State may be saved between any two steps.
+        """
+        goal = self.budget if until is None else until
+        while self.evaluations < goal and self.optimizer.stopped is None:
+            yield self._step(goal)
+
+    def _step(self, goal: int) -> Step:
         began = time.perf_counter()
         candidates = self.optimizer.ask()
         count = min(len(candidates), self.budget - self.evaluations)
@@ -86,7 +98,7 @@ class Search:
         self.seconds += time.perf_counter() - began
         due = before // self.eval_every != self.evaluations // self.eval_every
         validation = None
-        if due or self.evaluations == self.budget or self.optimizer.stopped is not None:
+        if due or self.evaluations >= goal or self.optimizer.stopped is not None:
             validation = self._validate(self.optimizer.mean)
         return Step(
             evaluations=self.evaluations,
@@ -115,8 +127,7 @@ class Search:
         if self.selection is not None:
             state["selection"] = {
                 "solution": self.selection.solution,
-                "metric": self.selection.validation.metric,
-                "loss": self.selection.validation.loss,
+                "validation": asdict(self.selection.validation),
                 "evaluations": self.selection.evaluations,
             }
         return state
@@ -128,5 +139,5 @@ class Search:
         self.optimizer.load_state(state["optimizer"])
         kept = state["selection"]
         if kept is not None:
-            validation = Validation(kept["metric"], kept["loss"])
+            validation = Validation(**kept["validation"])
             self.selection = Selection(kept["solution"], validation, kept["evaluations"])

@@ -7,83 +7,126 @@ from typing import Literal
 from pfes.errors import PfesError
 from pfes.tasks.spec import Family
 
-ALIGNED = 1 / math.sqrt(3)  # gives a full-space step the energy of BBT's at σ = 1 (appendix III-C)
+PAPER = "the paper"
+BOTH = ("masked", "causal")
 
-LEARNING_RATE = 1e-2  # ZO-SGD's (appendix I-A); it takes the place of σ0
+
+@dataclass(frozen=True)
+class Default:
+    """A setting's default for each family of models, and where it is from."""
+
+    masked: float
+    causal: float
+    source: str
+
+    def of(self, family: Family) -> float:
+        return self.masked if family == "masked" else self.causal
+
+
+def _both(value: float, source: str) -> Default:
+    return Default(value, value, source)
+
+
+# gives a full-space step the energy of BBT's at σ = 1
+ALIGNED = _both(1 / math.sqrt(3), f"{PAPER}, appendix III-C: 1/√3, BBT's σ = 1 in the full space")
+TABLED = f"{PAPER}: RoBERTa-Large's for masked models, OPT-6.7B's for causal ones"
+RATE = f"{PAPER}, appendix I-A: ZO-SGD's learning rate"
+UNIT = _both(1.0, f"{PAPER}: BBT's")
+LENGTH = Default(50, 10, f"{PAPER}: RoBERTa-Large's for masked models, OPT-6.7B's for causal ones")
+
+OptimizerName = Literal["one-plus-one", "saes", "cmaes", "zosgd", "bdpl", "rlprompt"]
 
 
 @dataclass(frozen=True)
 class Method:
-    """A composition, never a class of its own."""
+    """A composition, never a class of its own; one without an optimizer does not search."""
 
     name: str
     summary: str
-    optimizer: Literal["one-plus-one", "saes", "cmaes", "zosgd"]
-    damping: Literal["full", "intrinsic"]
-    regularized: bool  # CE + β·CR instead of CE
-    sigma0: dict[Family, float]  # the paper's: RoBERTa-Large for masked, OPT-6.7B for causal
-    space: Literal["full", "subspace"] = "full"
+    optimizer: OptimizerName | None
+    space: Literal["full", "subspace", "tokens"] | None
+    damping: Literal["full", "intrinsic"] | None
+    loss: Literal["ce", "ce+cr", "reward"]
+    sigma0: Default | None  # for ZO-SGD, BDPL and RLPrompt: the learning rate
+    prompt_length: Default = LENGTH
+    demonstrations: bool = False
 
-
-def _both(sigma0: float) -> dict[Family, float]:
-    return {"masked": sigma0, "causal": sigma0}
+    @property
+    def regularized(self) -> bool:
+        return self.loss == "ce+cr"
 
 
 METHODS = {
     method.name: method
     for method in (
+        Method("manual", "the template alone, no search", None, None, None, "ce", None),
         Method(
-            "one-plus-one",
-            "(1+1)-ES in the full space, damped by its dimension; CE",
-            "one-plus-one", "full", False, _both(ALIGNED),
+            "icl", "one answered training example per label in front, no search",
+            None, None, None, "ce", None, demonstrations=True,
         ),
         Method(
-            "one-plus-one-id",
-            "(1+1)-ES damped by the intrinsic dimension; CE",
-            "one-plus-one", "intrinsic", False, _both(ALIGNED),
+            "one-plus-one", "(1+1)-ES in the full space, damped by its dimension; CE",
+            "one-plus-one", "full", "full", "ce", ALIGNED,
         ),
         Method(
-            "one-plus-one-id-cr",
-            "(1+1)-ES damped by the intrinsic dimension; CE + β·CR",
-            "one-plus-one", "intrinsic", True, {"masked": 1e-4, "causal": 1.0},
+            "one-plus-one-id", "(1+1)-ES damped by the intrinsic dimension; CE",
+            "one-plus-one", "full", "intrinsic", "ce", ALIGNED,
         ),
         Method(
-            "saes",
-            "self-adaptive ES in the full space, damped by its dimension; CE",
-            "saes", "full", False, _both(ALIGNED),
+            "one-plus-one-id-cr", "(1+1)-ES damped by the intrinsic dimension; CE + β·CR",
+            "one-plus-one", "full", "intrinsic", "ce+cr", Default(1e-4, 1.0, TABLED),
         ),
         Method(
-            "saes-id",
-            "self-adaptive ES damped by the intrinsic dimension; CE",
-            "saes", "intrinsic", False, _both(ALIGNED),
+            "saes", "self-adaptive ES in the full space, damped by its dimension; CE",
+            "saes", "full", "full", "ce", ALIGNED,
         ),
         Method(
-            "saes-id-cr",
-            "self-adaptive ES damped by the intrinsic dimension; CE + β·CR",
-            "saes", "intrinsic", True, {"masked": 1e-2, "causal": 1.0},
+            "saes-id", "self-adaptive ES damped by the intrinsic dimension; CE",
+            "saes", "full", "intrinsic", "ce", ALIGNED,
         ),
         Method(
-            "bbt",
-            "CMA-ES in a random subspace of the intrinsic dimension; CE",
-            "cmaes", "intrinsic", False, _both(1.0), "subspace",
+            "saes-id-cr", "self-adaptive ES damped by the intrinsic dimension; CE + β·CR",
+            "saes", "full", "intrinsic", "ce+cr", Default(1e-2, 1.0, TABLED),
         ),
         Method(
-            "cmaes",
-            "CMA-ES in the full space (small prompts only); CE",
-            "cmaes", "full", False, _both(1.0),
+            "bbt", "CMA-ES in a random subspace of the intrinsic dimension; CE",
+            "cmaes", "subspace", None, "ce", UNIT,
         ),
         Method(
-            "zosgd",
-            "two-point zeroth-order SGD in the full space; CE",
-            "zosgd", "full", False, _both(LEARNING_RATE),
+            "cmaes", "CMA-ES in the full space (small prompts only); CE",
+            "cmaes", "full", None, "ce", UNIT,
         ),
         Method(
-            "zosgd-cr",
-            "two-point zeroth-order SGD in the full space; CE + β·CR",
-            "zosgd", "full", True, _both(LEARNING_RATE),
+            "zosgd", "two-point zeroth-order SGD in the full space; CE",
+            "zosgd", "full", None, "ce", _both(1e-2, RATE),
+        ),
+        Method(
+            "zosgd-cr", "two-point zeroth-order SGD in the full space; CE + β·CR",
+            "zosgd", "full", None, "ce+cr", _both(1e-2, RATE),
+        ),
+        Method(
+            "bdpl", "policy gradient over candidate tokens; CE",
+            "bdpl", "tokens", None, "ce", _both(1e-4, "BDPL's learning rate"),
+            prompt_length=_both(10, "BDPL's"),
+        ),
+        Method(
+            "rlprompt", "soft Q-learning of a policy that writes tokens; gap reward",
+            "rlprompt", "tokens", None, "reward",
+            _both(1e-3, "ours: RLPrompt's 5e-5 is for 12,000 steps, a budget here has hundreds"),
+            prompt_length=_both(5, "RLPrompt's"),
         ),
     )
 }  # fmt: skip
+
+# What each optimizer takes of a run's settings, beside σ0 and the prompt's length
+SETTINGS: dict[OptimizerName, tuple[str, ...]] = {
+    "one-plus-one": (),
+    "saes": ("population", "parents"),
+    "cmaes": ("population", "on_stop"),
+    "zosgd": ("radius", "schedule"),
+    "bdpl": ("population", "candidate_tokens"),
+    "rlprompt": ("population", "policy_model"),
+}
 
 
 def get_method(name: str) -> Method:
@@ -91,3 +134,18 @@ def get_method(name: str) -> Method:
     if name not in METHODS:
         raise PfesError(f"unknown method {name!r}: choose one of {', '.join(METHODS)}")
     return METHODS[name]
+
+
+def settings_of(method: Method) -> tuple[str, ...]:
+    """Return the names of the settings that a method takes."""
+    if method.optimizer is None:
+        return ("shots",) if method.demonstrations else ()
+    names = ["budget", "prompt_length", "sigma0"]
+    if method.damping == "intrinsic" or method.space == "subspace":
+        names.append("intrinsic_dimension")
+    if method.regularized:
+        names.append("beta")
+    names += SETTINGS[method.optimizer]
+    if method.space != "tokens":
+        names.append("init")
+    return (*names, "shots", "eval_every")

@@ -1,21 +1,21 @@
 """From prompt vectors to losses."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pfes.errors import PfesError
+from pfes.methods import LENGTH
 from pfes.models.base import Floats, LanguageModel
 from pfes.seeds import stream
 from pfes.tasks.batch import encode
-from pfes.tasks.spec import Family
 from pfes.tasks.task import Task
 
 Doubles: TypeAlias = NDArray[np.float64]
 
-# The paper's: RoBERTa-Large and OPT-6.7B
-DEFAULT_PROMPT_LENGTH: dict[Family, int] = {"masked": 50, "causal": 10}
 TEXT = "text:"  # prefix of an initial prompt given as text
 
 
@@ -34,12 +34,36 @@ def confidence_loss(logprobs: NDArray[np.floating]) -> Doubles:
     return -_log_sum_exp(logprobs.astype(np.float64))
 
 
-def loss(logprobs: NDArray[np.floating], labels: NDArray[np.int64], beta: float) -> Doubles:
-    """Return CE + β·CR per candidate, the mean over its examples."""
-    value = cross_entropy(logprobs, labels)
-    if beta:
-        value = value + beta * confidence_loss(logprobs)
-    return value.mean(axis=1)  # type: ignore[no-any-return]
+def reward(logprobs: NDArray[np.floating], labels: NDArray[np.int64]) -> Doubles:
+    """Return RLPrompt's reward per candidate and example.
+
+    The gap between the probability of the right word and that of the best wrong one, among the
+    verbalizer words, times 200 where it is positive and times 180 where not.
+    """
+    wide = logprobs.astype(np.float64)
+    shares = np.exp(wide - _log_sum_exp(wide)[..., None])
+    index = np.arange(len(labels))
+    right = shares[:, index, labels]  # (candidates, examples)
+    shares[:, index, labels] = -np.inf
+    gap = right - shares.max(axis=-1)
+    return np.asarray(np.where(gap > 0, 200.0, 180.0) * gap)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a search minimises, of log-probabilities: CE + β·CR, or RLPrompt's negative reward."""
+
+    beta: float = 0.0
+    rewarded: bool = False
+
+    def __call__(self, logprobs: NDArray[np.floating], labels: NDArray[np.int64]) -> Doubles:
+        """Return one value per candidate, the mean over its examples."""
+        if self.rewarded:
+            return -reward(logprobs, labels).mean(axis=1)  # type: ignore[no-any-return]
+        value = cross_entropy(logprobs, labels)
+        if self.beta:
+            value = value + self.beta * confidence_loss(logprobs)
+        return value.mean(axis=1)  # type: ignore[no-any-return]
 
 
 def _log_sum_exp(values: Doubles) -> Doubles:
@@ -61,10 +85,11 @@ class Objective:
         task: Task,
         prompt_length: int | None = None,
         beta: float = 0.0,
+        rewarded: bool = False,
     ) -> None:
         self.model = model
-        self.prompt_length = prompt_length or DEFAULT_PROMPT_LENGTH[model.family]
-        self.beta = beta
+        self.prompt_length = prompt_length or int(LENGTH.of(model.family))
+        self.loss = Loss(beta, rewarded)
         room = text_room(model, self.prompt_length)
         self.batch = encode(task.spec, task.train, model.tokenizer, model.family, room)
 
@@ -74,8 +99,19 @@ class Objective:
         return self.prompt_length * self.model.width
 
     def __call__(self, candidates: Floats) -> Doubles:
-        prompts = self.prompts(candidates)
-        return loss(self.model.logprobs(prompts, self.batch), self.batch.labels, self.beta)
+        return self.values(self.prompts(candidates))
+
+    def values(self, prompts: Sequence[Floats] | Floats, loss: Loss | None = None) -> Doubles:
+        """Return the values of prompts, each `(length, width)`; in a list, lengths may differ."""
+        if isinstance(prompts, np.ndarray):
+            logprobs = self.model.logprobs(prompts, self.batch)
+            return (loss or self.loss)(logprobs, self.batch.labels)
+        found = np.empty(len(prompts))
+        lengths = np.array([len(prompt) for prompt in prompts])
+        for length in np.unique(lengths):
+            alike = np.flatnonzero(lengths == length).tolist()
+            found[alike] = self.values(np.stack([prompts[i] for i in alike]), loss)
+        return found
 
     def prompts(self, vectors: Floats) -> Floats:
         """Return vectors `(n, d)` as prompts `(n, length, width)`."""

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from pfes.halving import Trial
 from pfes.models.base import Floats
 from pfes.scoring import Interval
 
@@ -35,7 +36,10 @@ class Result(BaseModel):
     evaluations: int = Field(description="function evaluations spent")
     stopped: str | None = Field(description="the optimizer's own reason to end before the budget")
     selected_at: int = Field(description="evaluations spent when the found prompt was reached")
-    seconds_per_evaluation: float
+    seconds_per_evaluation: float | None = Field(description="null where nothing was searched")
+    beta: float | None = Field(description="weight of the regulariser; null where there is none")
+    beta_trials: list[Trial] = Field(description="what --beta auto tried, in the end")
+    text: str | None = Field(description="the found prompt, where it is made of tokens")
     probability: float = Field(description="P: mean probability of the predicted word")
     rank: float | None = Field(description="R: mean rank of the predicted word; null if not shown")
     test_examples: int

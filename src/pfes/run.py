@@ -1,4 +1,4 @@
-"""From a config to a finished run: the one place that assembles task, model and optimizer."""
+"""From a config to a finished run, and on from where one stopped."""
 
 import os
 import platform
@@ -11,31 +11,21 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
+from pfes.assemble import encode_for, load_run_task, make_search, open_model, resolve
+from pfes.baselines.demonstrations import with_demonstrations
 from pfes.config import DEFAULT_METHOD, RunConfig, make_config
 from pfes.errors import PfesError
 from pfes.folder import RunFolder
-from pfes.loop import Search, Step, Validation
-from pfes.methods import METHODS, Method, get_method
+from pfes.halving import Halving
+from pfes.loop import Search, Selection, Step
+from pfes.methods import Method, get_method
 from pfes.models.base import Floats, LanguageModel
-from pfes.objective import (
-    DEFAULT_PROMPT_LENGTH,
-    TEXT,
-    Doubles,
-    Objective,
-    text_room,
-    text_tokens,
-)
-from pfes.optimizers import CMAES, SAES, ZOSGD, OnePlusOneES, Optimizer
-from pfes.optimizers.cmaes import memory_needed
+from pfes.objective import Loss
 from pfes.result import Result
 from pfes.scoring import Score, interval, score, score_steps
-from pfes.seeds import stream
-from pfes.spaces import FullSpace, RandomSubspace, Space
-from pfes.tasks.batch import Batch, encode, verbalizer_tokens
+from pfes.spaces import Space
 from pfes.tasks.spec import TaskSpec
-from pfes.tasks.task import Example, Task, load_task
-
-DEFAULT_BETA = 1.0  # balanced; the paper's best in 8 of 14 cases, never its worst
+from pfes.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -70,164 +60,112 @@ def run(
         yield Stage("loading model")
         model = open_model(config, task.spec)
     config = resolve(config, method, model)
-    objective = Objective(model, task, config.prompt_length, config.beta or 0.0)
-    space = make_space(config, method, objective.initial_prompt(config.seed, config.init))
-    search = _make_search(config, method, objective, space, task)
     if folder is not None:
-        state = folder.load_checkpoint() if resume else None
+        folder.write_json(folder.config, config.model_dump())
+    if method.optimizer is None:
+        found = _unsearched(config, method, model, task)
+    else:
+        search, space = make_search(config, method, model, task)
+        initial = space.prompts(search.start[None])[0]
+        yield from _steps(search, folder, resume)
+        found = _searched(config, method, search, space, initial, task.spec)
+    yield from _finish(config, model, task, found, folder)
+
+
+def _steps(search: Search | Halving, folder: RunFolder | None, resume: bool) -> Iterator[Step]:
+    if folder is not None and resume:
+        state = folder.load_checkpoint()
         if state is not None:
             search.load_state(state)
-        folder.write_json(folder.config, config.model_dump())
     for step in search.steps():
         if folder is not None:
             folder.append_history(asdict(step))
             folder.save_checkpoint(search.state())
         yield step
-    yield from _finish(config, objective, space, task, search, folder)
 
 
-def open_model(config: RunConfig, spec: TaskSpec) -> LanguageModel:
-    """Load the model, but first its tokenizer alone, to check the task's words with."""
-    from pfes.models.load import load_model, load_tokenizer
+@dataclass(frozen=True)
+class _Found:
+    """What a method came to, before it is tested."""
 
-    verbalizer_tokens(spec, load_tokenizer(config.model, config.trust_remote_code))
-    return load_model(
-        config.model,
-        device=config.device,
-        dtype=config.dtype,
-        device_map=config.device_map,
-        trust_remote_code=config.trust_remote_code,
-        max_batch_tokens=config.max_batch_tokens,
-    )
+    spec: TaskSpec  # the task's, perhaps with demonstrations
+    prompt: Floats
+    initial: Floats | None  # None where there was no search
+    loss: Loss
+    figures: dict[str, Any]  # fields of the result
 
 
-def resolve(config: RunConfig, method: Method, model: LanguageModel) -> RunConfig:
-    """Fill in what depends on the method and the model, so that the config says it all."""
-    length = config.prompt_length
-    if length is None and config.init.startswith(TEXT):
-        length = len(text_tokens(model, config.init))
-    beta = config.beta
-    if not method.regularized:
-        if beta:
-            others = ", ".join(m.name for m in METHODS.values() if m.regularized)
-            raise PfesError(f"--beta: {method.name} has no regulariser; {others} do")
-        beta = None
-    return config.model_copy(
-        update={
-            "prompt_length": length or DEFAULT_PROMPT_LENGTH[model.family],
-            "beta": DEFAULT_BETA if method.regularized and beta is None else beta,
-            "sigma0": config.sigma0 or method.sigma0[model.family],
-            "parents": config.parents or max(1, config.population // 4),
-        }
-    )
+def _unsearched(config: RunConfig, method: Method, model: LanguageModel, task: Task) -> _Found:
+    """Return what a method without a search uses: the template, perhaps with demonstrations."""
+    spec = task.spec
+    if method.demonstrations:
+        spec = with_demonstrations(task, model.family, config.seed)
+    empty = np.empty((0, model.width), dtype=np.float32)
+    batch = encode_for(model, spec, task.validation, 0)
+    figures: dict[str, Any] = {
+        "validation": score(model, spec, empty, batch).metric,
+        "evaluations": 0,
+        "stopped": None,
+        "selected_at": 0,
+        "seconds_per_evaluation": None,
+        "beta": None,
+        "beta_trials": [],
+        "text": "".join(spec.demonstrations) or None,
+    }
+    return _Found(spec, empty, None, Loss(), figures)
 
 
-def load_run_task(config: RunConfig) -> Task:
-    """Load the task of a run, with the run's own split."""
-    return load_task(
-        config.task,
-        config.shots,
-        config.seed,
-        data_dir=config.data_dir,
-        test_limit=config.test_limit,
-    )
-
-
-def make_optimizer(config: RunConfig, method: Method, x0: Floats) -> Optimizer:
-    """Make a method's optimizer from a resolved config."""
-    assert config.sigma0 is not None
-    dimension = config.intrinsic_dimension if method.damping == "intrinsic" else None
-    seed = int(stream(config.seed, "optimizer").integers(2**32))
-    if method.optimizer == "one-plus-one":
-        return OnePlusOneES(x0, config.sigma0, dimension, seed)
-    if method.optimizer == "zosgd":
-        steps = -(-config.budget // 2)
-        return ZOSGD(x0, config.sigma0, config.radius, config.schedule, steps, seed)
-    if method.optimizer == "cmaes":
-        _check_memory(x0.size)
-        return CMAES(x0, config.sigma0, config.population, config.on_stop, seed)
-    try:
-        return SAES(x0, config.sigma0, config.population, config.parents, dimension, seed)
-    except ValueError as error:
-        raise PfesError(f"--parents: {error}") from None
-
-
-def make_space(config: RunConfig, method: Method, x0: Floats) -> Space:
-    """Make the space that a method searches in."""
-    if method.space == "full":
-        return FullSpace(x0)
-    return RandomSubspace(x0, round(config.intrinsic_dimension), config.seed)
-
-
-def _check_memory(dimension: int) -> None:
-    """Refuse in advance a CMA-ES that would not fit in memory."""
-    needed, there = memory_needed(dimension), available_memory()
-    if needed > there:
-        raise PfesError(
-            f"CMA-ES in {dimension:,} dimensions needs about {needed / 1e9:.1f} GB of memory and "
-            f"{there / 1e9:.1f} GB are free: lower --prompt-length, or use bbt or saes"
-        )
-
-
-def available_memory() -> int:
-    """Return the bytes of memory that are free for use."""
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def _make_search(
-    config: RunConfig, method: Method, objective: Objective, space: Space, task: Task
-) -> Search:
-    validation = _encode(task, task.validation, objective)
-
-    def evaluate(candidates: Floats) -> Doubles:
-        return objective(space.expand(candidates))
-
-    def validate(solution: Floats) -> Validation:
-        prompt = objective.prompts(space.expand(solution[None]))[0]
-        found = score(objective.model, task.spec, prompt, validation)
-        loss = found.loss(objective.beta)
-        return Validation(found.metric, loss if np.isfinite(loss) else np.inf)
-
-    optimizer = make_optimizer(config, method, space.start)
-    return Search(optimizer, evaluate, validate, config.budget, config.eval_every)
-
-
-def _encode(task: Task, examples: tuple[Example, ...], objective: Objective) -> Batch:
-    model = objective.model
-    room = text_room(model, objective.prompt_length)
-    return encode(task.spec, examples, model.tokenizer, model.family, room)
+def _searched(
+    config: RunConfig,
+    method: Method,
+    search: Search | Halving,
+    space: Space,
+    initial: Floats,
+    spec: TaskSpec,
+) -> _Found:
+    selection = search.selection
+    assert isinstance(selection, Selection)
+    beta = search.beta if isinstance(search, Halving) else config.beta
+    figures = {
+        "validation": selection.validation.metric,
+        "evaluations": search.evaluations,
+        "stopped": search.stopped,
+        "selected_at": selection.evaluations,
+        "seconds_per_evaluation": search.seconds / search.evaluations,
+        "beta": beta,
+        "beta_trials": search.trials if isinstance(search, Halving) else [],
+        "text": space.text(selection.solution),
+    }
+    loss = Loss(beta or 0.0, method.loss == "reward")  # type: ignore[arg-type]
+    prompt = space.prompts(selection.solution[None])[0]
+    return _Found(spec, prompt, initial, loss, figures)
 
 
 def _finish(
-    config: RunConfig,
-    objective: Objective,
-    space: Space,
-    task: Task,
-    search: Search,
-    folder: RunFolder | None,
+    config: RunConfig, model: LanguageModel, task: Task, found: _Found, folder: RunFolder | None
 ) -> Iterator[Event]:
     """Read the test set, once, and write prompt and result."""
-    assert search.selection is not None
-    model = objective.model
-    found = objective.prompts(space.expand(search.selection.solution[None]))[0]
-    initial = objective.prompts(space.origin[None])[0]
-    test = _encode(task, task.test, objective)
     empty = np.empty((0, model.width), dtype=np.float32)
-    scores: dict[str, Score] = {}
-    prompts = {"zero_shot": empty, "initial": initial, "test": found}
+    versions = {"zero_shot": (task.spec, empty), "test": (found.spec, found.prompt)}
+    if found.initial is not None:
+        versions["initial"] = (task.spec, found.initial)
+    room = max(len(prompt) for _, prompt in versions.values())
     titles = {"zero_shot": "zero-shot", "initial": "initial prompt", "test": "found prompt"}
-    for name, prompt in prompts.items():
-        for progress in score_steps(model, task.spec, prompt, test, ranks=name == "test"):
+    scores: dict[str, Score] = {}
+    losses: dict[str, float] = {}
+    for name, (spec, prompt) in versions.items():
+        test = encode_for(model, spec, task.test, room)
+        for progress in score_steps(model, spec, prompt, test, ranks=name == "test"):
             if isinstance(progress, Score):
                 scores[name] = progress
             else:
                 yield Stage(f"testing {titles[name]}", progress, len(test))
+        train = encode_for(model, spec, task.train, room)
+        losses[name] = score(model, spec, prompt, train).loss(found.loss)
+    if found.initial is None:
+        scores["initial"], losses["initial"] = scores["zero_shot"], losses["zero_shot"]
     intervals = {name: interval(value) for name, value in scores.items()}
     intervals["gain"] = interval(scores["test"], scores["zero_shot"])
-    losses = [
-        score(model, task.spec, prompt, objective.batch).loss(objective.beta)
-        for prompt in (found, initial)
-    ]
     result = Result(
         method=config.method,
         model=config.model,
@@ -235,24 +173,21 @@ def _finish(
         seed=config.seed,
         metric=task.spec.metric,
         **{name: value.metric for name, value in scores.items()},
-        validation=search.selection.validation.metric,
+        **found.figures,
         intervals=intervals,
         gain=scores["test"].metric - scores["zero_shot"].metric,
-        train_loss=losses[0],
-        initial_train_loss=losses[1],
-        evaluations=search.evaluations,
-        stopped=search.optimizer.stopped,
-        selected_at=search.selection.evaluations,
-        seconds_per_evaluation=search.seconds / search.evaluations,
+        train_loss=losses["test"],
+        initial_train_loss=losses["initial"],
         probability=scores["test"].probability,
         rank=scores["test"].rank,
-        test_examples=len(test),
+        test_examples=len(task.test),
         config=config.model_dump(),
         environment=environment(),
-        prompt=found,
+        prompt=found.prompt,
     )
     if folder is not None:
-        folder.save_prompt(found, {"model": config.model, "task": task.spec.model_dump()})
+        about = {"model": config.model, "task": found.spec.model_dump()}
+        folder.save_prompt(found.prompt, about)
         folder.write_json(folder.result, result.model_dump(mode="json"))
     yield result
 

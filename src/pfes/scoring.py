@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfes.models.base import Floats, Ints, LanguageModel
-from pfes.objective import loss
+from pfes.objective import Loss
 from pfes.seeds import stream
 from pfes.tasks.batch import Batch
 from pfes.tasks.spec import TaskSpec
@@ -57,9 +57,9 @@ class Score:
             return None
         return float(self.word_ranks[np.arange(len(self.labels)), self.predicted].mean())
 
-    def loss(self, beta: float) -> float:
-        """Return the mean CE + β·CR."""
-        return float(loss(self.logprobs[None], self.labels, beta)[0])
+    def loss(self, loss: Loss) -> float:
+        """Return the mean loss."""
+        return float(loss(self.logprobs[None], self.labels)[0])
 
 
 def score(

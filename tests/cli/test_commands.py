@@ -50,13 +50,15 @@ def test_search_evaluate_predict(
     cli: Cli, folders, task_file: Path, tmp_path: Path, architecture: str, method: str
 ) -> None:
     out = tmp_path / "run"
-    code, shown, log = cli(*search(folders(architecture), task_file, out, method=method))
+    changes = {"method": method, "policy_model": folders("gpt2")}
+    code, shown, log = cli(*search(folders(architecture), task_file, out, **changes))
     assert code == 0, log
     assert "found prompt" in shown
-    assert "24/24 FEs" in log
     result = json.loads((out / "result.json").read_text())
     assert result["rank"] >= 1
-    assert (out / "convergence.png").stat().st_size > 5000
+    if METHODS[method].optimizer is not None:
+        assert "24/24 FEs" in log
+        assert (out / "convergence.png").stat().st_size > 5000
 
     code, shown, _ = cli("evaluate", out, "--json")
     assert code == 0

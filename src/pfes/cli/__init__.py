@@ -38,7 +38,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.add_typer(listings.tasks, name="tasks")
 app.command("models")(listings.models)
-app.command("methods")(listings.methods)
+app.add_typer(listings.methods, name="methods")
 
 
 def main() -> None:

@@ -20,8 +20,8 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON only")] = False,
 ) -> None:
     """Print metric, probability P and rank R of a run's prompt on the test set."""
+    from pfes.assemble import load_run_task, open_model
     from pfes.cli.progress import follow_scoring
-    from pfes.run import load_run_task, open_model
     from pfes.saved import SavedPrompt
     from pfes.scoring import interval
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 tasks = typer.Typer(help="List, show and check tasks.", invoke_without_command=True)
+methods = typer.Typer(help="List and show methods.", invoke_without_command=True)
 
 
 def _print(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
@@ -90,8 +91,32 @@ def models() -> None:
     )
 
 
-def methods() -> None:
+@methods.callback()
+def list_methods(context: typer.Context) -> None:
     """List the methods, one line each."""
     from pfes.methods import METHODS
 
-    _print("Methods", ("name", "what"), [(m.name, m.summary) for m in METHODS.values()])
+    if context.invoked_subcommand is None:
+        _print("Methods", ("name", "what"), [(m.name, m.summary) for m in METHODS.values()])
+
+
+@methods.command("show")
+def show_method(name: Annotated[str, typer.Argument(help="method name")]) -> None:
+    """Print what a method is made of, and each of its settings' default with its source."""
+    from pfes.config import source_of
+    from pfes.methods import get_method, settings_of
+
+    method = get_method(name)
+    print(f"{method.name}: {method.summary}")
+    rows = []
+    for setting in settings_of(method):
+        default = getattr(method, setting, None)
+        if default is not None:
+            values, source = (default.masked, default.causal), default.source
+            shown = " masked, ".join(f"{v:.4g}" for v in dict.fromkeys(values))
+            shown += " causal" if len(set(values)) > 1 else ""
+        else:
+            shown, source = source_of(setting)
+        rows.append((f"--{setting.replace('_', '-')}", shown, source))
+    if rows:
+        _print("Defaults", ("setting", "default", "source"), rows)

@@ -26,8 +26,8 @@ def predict(
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object a line")] = False,
 ) -> None:
     """Print the label of each text, with its probability among the labels."""
+    from pfes.assemble import open_model
     from pfes.cli.progress import follow_scoring
-    from pfes.run import open_model
     from pfes.saved import SavedPrompt, label_probabilities
 
     run = RunFolder(folder)

@@ -129,7 +129,8 @@ class _Live:
 
 def _figures(step: Step) -> str:
     speed = step.seconds / step.evaluations
-    return f"best loss {step.best_loss:.4f}  σ {step.sigma:.4g}  {speed:.2f} s/FE"
+    tried = "" if step.beta is None else f"β {step.beta:g}  "
+    return f"{tried}best loss {step.best_loss:.4f}  σ {step.sigma:.4g}  {speed:.2f} s/FE"
 
 
 def _left(step: Step, budget: int) -> str:

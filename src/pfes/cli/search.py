@@ -74,7 +74,9 @@ def check_names(config: RunConfig) -> None:
 def _draw(folder: RunFolder) -> None:
     from pfes.figures import convergence
 
-    convergence(folder.read_history(), folder.path / "convergence.png")
+    history = folder.read_history()
+    if history:  # a method that does not search leaves none
+        convergence(history, folder.path / "convergence.png")
 
 
 def _read_settings(path: Path) -> dict[str, Any]:

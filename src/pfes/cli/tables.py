@@ -33,10 +33,20 @@ def show_result(result: Result, folder: RunFolder, as_json: bool) -> None:
     table.add_row("found − zero-shot", f"{result.gain:+.4f}", f"{low:+.4f} – {high:+.4f}")
     console.print(table)
     rank = "" if result.rank is None else f", mean rank {result.rank:.1f}"
+    spent = "no search"
+    if result.seconds_per_evaluation is not None:
+        spent = f"{result.evaluations} evaluations at {result.seconds_per_evaluation:.2f} s"
     console.print(
-        f"{result.evaluations} evaluations at {result.seconds_per_evaluation:.2f} s; training loss "
-        f"{result.initial_train_loss:.4f} → {result.train_loss:.4f}; probability of the predicted "
-        f"word {result.probability:.3f}{rank}",
+        f"{spent}; training loss {result.initial_train_loss:.4f} → {result.train_loss:.4f}; "
+        f"probability of the predicted word {result.probability:.3f}{rank}",
         highlight=False,
     )
+    if result.beta_trials:
+        tried = ", ".join(
+            f"{trial.beta:g} ({trial.evaluations} evaluations, validation {trial.validation:.3f})"
+            for trial in result.beta_trials
+        )
+        console.print(f"β = {result.beta:g}, of {tried}", highlight=False)
+    if result.text is not None:
+        console.print(f"Prompt: {result.text!r}", highlight=False, markup=False)
     console.print(f"Run folder: {folder.path}", highlight=False, soft_wrap=True)

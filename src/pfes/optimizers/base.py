@@ -1,7 +1,7 @@
 """The bookkeeping that every ask/tell optimizer shares."""
 
 from abc import ABC, abstractmethod
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,8 +20,10 @@ class Optimizer(ABC):
     count as worst: such a candidate is never selected, whatever the others are.
     """
 
+    dtype: ClassVar[type] = np.float32  # of candidates; one that searches tokens has integers
+
     def __init__(self, x0: ArrayLike, sigma0: float, seed: int) -> None:
-        mean = np.array(x0, dtype=np.float32)
+        mean: Floats = np.array(x0, dtype=self.dtype)
         if mean.ndim != 1 or mean.size == 0:
             raise ValueError(f"x0 must be a non-empty vector, not an array of shape {mean.shape}")
         if not np.isfinite(mean).all():
@@ -102,8 +104,8 @@ class Optimizer(ABC):
             raise ValueError(
                 f"the state is for {state['mean'].size} dimensions, not {self._mean.size}"
             )
-        self._mean = state["mean"].astype(np.float32)
-        self._best = state["best"].astype(np.float32)
+        self._mean = state["mean"].astype(self.dtype)
+        self._best = state["best"].astype(self.dtype)
         self._sigma = float(state["sigma"])
         self._best_value = float(state["best_value"])
         self._rng.bit_generator.state = state["rng"]

@@ -45,10 +45,11 @@ def encode(
     def tokens(text: str) -> tuple[int, ...]:
         return tuple(tokenizer(text)["input_ids"])
 
+    shown = _plain("".join(spec.demonstrations), mask)
     rows, answers = [], []
     for example in examples:
         fields = {name: _plain(text, mask) for name, text in example.fields.items()}
-        row = _fit(template, fields, mask, tokens, max_tokens)
+        row = _fit(template, fields, shown, mask, tokens, max_tokens)
         rows.append(row)
         answers.append(len(row) - 1 if mask is None else row.index(tokenizer.mask_token_id))
     labels = np.array([example.label for example in examples], dtype=np.int64)
@@ -63,31 +64,43 @@ def _plain(text: str, mask: str | None) -> str:
 def _fit(
     template: str,
     fields: dict[str, str],
+    shown: str,
     mask: str | None,
     tokens: Callable[[str], tuple[int, ...]],
     limit: int,
 ) -> tuple[int, ...]:
-    """Return the filled template's tokens; where too many, cut the longest texts at their end."""
+    """Return the tokens of the demonstrations and the filled template, at most `limit`.
 
-    def filled(length: int) -> tuple[int, ...]:
+    Where they are too many, the demonstrations are cut at their front, and only when none is left
+    the longest texts at their end.
+    """
+
+    def filled(length: int, kept: int = 0) -> tuple[int, ...]:
         cut = {name: text[:length] for name, text in fields.items()}
-        return tokens(template.format_map(cut | {MASK: mask}))
+        return tokens(shown[len(shown) - kept :] + template.format_map(cut | {MASK: mask}))
 
     longest = max(len(fields[name]) for name in placeholders(template) if name != MASK)
-    row = filled(longest)
+    row = filled(longest, len(shown))
     if len(row) <= limit:
         return row
+    if len(filled(longest)) <= limit:
+        return _most(lambda kept: filled(longest, kept), len(shown), limit)
     shortest = filled(0)
     if len(shortest) > limit:
         raise PfesError(
             f"the template alone has {len(shortest)} tokens and the model takes {limit} "
             "beside the prompt: shorten the template or the prompt (--prompt-length)"
         )
-    low, high = 0, longest  # filled(low) fits, filled(high) does not
-    best = shortest
+    return _most(filled, longest, limit)
+
+
+def _most(row_of: Callable[[int], tuple[int, ...]], too_many: int, limit: int) -> tuple[int, ...]:
+    """Return the row of the most characters that has at most `limit` tokens, by bisection."""
+    low, high = 0, too_many  # row_of(low) fits, row_of(high) does not
+    best = row_of(low)
     while high - low > 1:
         middle = (low + high) // 2
-        row = filled(middle)
+        row = row_of(middle)
         if len(row) <= limit:
             low, best = middle, row
         else:

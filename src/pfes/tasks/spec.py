@@ -62,6 +62,9 @@ class TaskSpec(BaseModel):
     label: str = Field("label", description="the column that holds the label")
     templates: dict[Family, str] = Field(min_length=1)
     verbalizers: Annotated[dict[str, str], BeforeValidator(_label_keys)] = Field(min_length=2)
+    demonstrations: tuple[str, ...] = Field(
+        (), description="answered examples in front of the template; where too long, cut first"
+    )
     metric: MetricName = "accuracy"
     positive: Annotated[str | None, BeforeValidator(lambda v: v if v is None else label_key(v))] = (
         Field(None, description="the positive class of f1; the last label unless given")

@@ -1,0 +1,60 @@
+"""The methods on a small real model, and what the intrinsic dimension is good for."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pfes
+from pfes.methods import METHODS
+from pfes.models.local import LocalModel
+from pfes.optimizers import SAES
+from tests import tiny
+
+FACTOR = 3.0  # evaluations of `saes` over those of `saes-id`, at least, in the median of the seeds
+
+
+def evaluations_until(part: float, damping_dimension: float | None, seed: int) -> int:
+    """Minimise a function of a hidden 50-dimensional image of 20,000 dimensions."""
+    rng = np.random.default_rng(seed)
+    image = rng.standard_normal((20_000, 50), dtype=np.float32) / np.float32(np.sqrt(20_000))
+    goal = rng.standard_normal(50, dtype=np.float32) * 3
+    start = np.zeros(20_000, dtype=np.float32)
+    search = SAES(start, 1 / np.sqrt(3), damping_dimension=damping_dimension, seed=seed)
+    first = float((goal**2).sum())
+    for generation in range(1, 1500):
+        values = ((search.ask() @ image - goal) ** 2).sum(axis=1)
+        search.tell(values)
+        if values.min() < part * first:
+            return generation * search.population
+    return generation * search.population
+
+
+def test_the_intrinsic_dimension_saves_evaluations() -> None:
+    standard = np.median([evaluations_until(0.02, None, seed) for seed in range(3)])
+    for intrinsic_dimension in (50, 150, 500):
+        ours = [evaluations_until(0.02, intrinsic_dimension, seed) for seed in range(3)]
+        assert standard >= FACTOR * np.median(ours), intrinsic_dimension
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> LocalModel:
+    return pfes.load_model(str(tiny.save_folder("llama", tmp_path_factory.mktemp("small"))))
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].optimizer])
+def test_every_search_lowers_its_objective(small: LocalModel, task_file: Path, name: str) -> None:
+    gains = []
+    for seed in range(5):
+        result = pfes.search(
+            small,
+            pfes.load_task(task_file, shots=4, seed=seed, test_limit=8),
+            name,
+            budget=200,
+            prompt_length=2 if name == "cmaes" else None,
+            population=10,
+            eval_every=50,
+            policy_model=small.name,
+        )
+        gains.append(result.initial_train_loss - result.train_loss)
+    assert np.median(gains) > 0
