@@ -33,7 +33,7 @@ def glue() -> Path:
 
 def test_embedded_model_is_what_it_says(model: LocalModel) -> None:
     assert (model.family, model.width, model.vocabulary) == ("causal", 576, 49152)
-    assert model._packs
+    assert model.fast_paths == {"narrow", "prefix", "suffix"}
     ids = model.tokenizer("The capital of France is", return_tensors="pt")
     best = model.module(**ids).logits[0, -1].argmax()
     assert model.tokenizer.decode(best) == " Paris"

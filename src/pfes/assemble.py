@@ -1,7 +1,5 @@
 """The parts of a run, made from its config: task, model, space, optimizer, search."""
 
-import os
-
 import numpy as np
 
 from pfes.baselines.vocabulary import candidate_tokens
@@ -9,6 +7,7 @@ from pfes.config import BETA, RunConfig
 from pfes.errors import PfesError
 from pfes.halving import Halving
 from pfes.loop import Search, Validation
+from pfes.memory import available_memory
 from pfes.methods import METHODS, Method
 from pfes.models.base import Floats, LanguageModel
 from pfes.models.load import load_model, load_tokenizer
@@ -197,8 +196,3 @@ def _check_memory(dimension: int) -> None:
             f"CMA-ES in {dimension:,} dimensions needs about {needed / 1e9:.1f} GB of memory and "
             f"{there / 1e9:.1f} GB are free: lower --prompt-length, or use bbt or saes"
         )
-
-
-def available_memory() -> int:
-    """Return the bytes of memory that are free for use."""
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -78,7 +78,7 @@ def score_steps(
     answers: list[Floats] = []
     positions: list[Ints] = []
     for start in range(0, len(batch), SLICE):
-        part = _slice(batch, start, start + SLICE)
+        part = batch.take(range(start, min(start + SLICE, len(batch))))
         if ranks:
             logprobs, where = model.ranks(prompt[None], part)
             if where is not None:
@@ -89,15 +89,6 @@ def score_steps(
         yield min(start + SLICE, len(batch))
     word_ranks = np.concatenate(positions) if positions else None
     yield Score(spec, batch.labels, np.concatenate(answers), word_ranks)
-
-
-def _slice(batch: Batch, start: int, stop: int) -> Batch:
-    return Batch(
-        batch.token_ids[start:stop],
-        batch.answers[start:stop],
-        batch.words,
-        batch.labels[start:stop],
-    )
 
 
 Interval = tuple[float, float]

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from pfes.errors import PfesError
+from pfes.models.fast import _by_pair
 from pfes.models.local import LocalModel
-from pfes.tasks.batch import Batch, encode
+from pfes.models.padded import padded_passes
+from pfes.tasks.batch import Batch, Placement, encode
 from pfes.tasks.spec import TaskSpec
 from pfes.tasks.task import Example
 from tests import tiny
@@ -36,8 +39,9 @@ def make(name: str) -> LocalModel:
     return LocalModel(name, family, module, tiny.make_tokenizer(family))  # type: ignore[arg-type]
 
 
-def batch_of(model: LocalModel) -> Batch:
-    return encode(SPEC, EXAMPLES, model.tokenizer, model.family, model.max_length - 8)
+def batch_of(model: LocalModel, placement: Placement = "prefix") -> Batch:
+    room = model.max_length - 8
+    return encode(SPEC, EXAMPLES, model.tokenizer, model.family, room, placement)
 
 
 def prompts_for(model: LocalModel, candidates: int, length: int) -> np.ndarray:
@@ -56,11 +60,11 @@ def reference(model: LocalModel, prompt: np.ndarray, batch: Batch) -> np.ndarray
             answer = len(prompt) + ids.index(model.tokenizer.mask_token_id)
         else:
             ids = model.tokenizer(f"Review: {text}\nSentiment:")["input_ids"]
-            front, back = [], ids
+            front, back = ([], ids) if batch.placement == "prefix" else (ids, [])
             answer = len(prompt) + len(ids) - 1
         embedding = model.module.get_input_embeddings()
         parts = [embedding(torch.tensor(front, dtype=torch.long)), torch.from_numpy(prompt)]
-        parts.append(embedding(torch.tensor(back)))
+        parts.append(embedding(torch.tensor(back, dtype=torch.long)))
         with torch.no_grad():
             logits = model.module(inputs_embeds=torch.cat(parts)[None]).logits
         result.append(torch.log_softmax(logits[0, answer].double(), -1)[words].numpy())
@@ -80,6 +84,37 @@ def test_logprobs_equal_a_plain_forward_pass(name: str, max_tokens: int, length:
     assert found.dtype == np.float32
     for candidate, prompt in zip(found, prompts, strict=True):
         np.testing.assert_allclose(candidate, reference(model, prompt, batch), atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [0, 1, 7])
+@pytest.mark.parametrize("max_tokens", [1, 20, 4096])
+@pytest.mark.parametrize("name", tiny.CAUSAL)
+def test_a_prompt_behind_the_text(name: str, max_tokens: int, length: int) -> None:
+    model = make(name)
+    model.max_batch_tokens = max_tokens
+    batch = batch_of(model, "suffix")
+    for _ in range(2):  # the second time from the keys and values that were kept
+        prompts = prompts_for(model, 3, length)
+        found = model.logprobs(prompts, batch)
+        for candidate, prompt in zip(found, prompts, strict=True):
+            np.testing.assert_allclose(candidate, reference(model, prompt, batch), atol=1e-5)
+
+
+def test_texts_beyond_the_memory_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make("llama")
+    monkeypatch.setattr("pfes.models.suffix.available_memory", lambda: 0)
+    batch = batch_of(model, "suffix")
+    prompts = prompts_for(model, 1, 3)
+    for _ in range(2):
+        found = model.logprobs(prompts, batch)[0]
+        np.testing.assert_allclose(found, reference(model, prompts[0], batch), atol=1e-5)
+    evaluator = model._fast._evaluators["suffix"]
+    assert evaluator._texts[batch] == {}
+
+
+def test_a_masked_model_has_no_place_behind_the_text() -> None:
+    with pytest.raises(PfesError, match="--placement suffix"):
+        batch_of(make("roberta"), "suffix")
 
 
 @pytest.mark.parametrize("name", tiny.ARCHITECTURES)
@@ -111,24 +146,34 @@ def test_a_longer_neighbour_changes_nothing(name: str) -> None:
         )
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "opt", "opt-350m", "mistral"])
-def test_packed_and_padded_agree(name: str) -> None:
+ALL = {"narrow", "prefix", "suffix"}
+WAYS = {
+    "roberta": {"narrow"}, "bert": {"narrow"}, "albert": set(), "gemma2": {"narrow"},
+    "bloom": {"narrow"}, "opt": ALL, "opt-350m": ALL, "gpt2": ALL, "llama": ALL, "mistral": ALL,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", tiny.ARCHITECTURES)
+def test_each_architecture_takes_part_in_what_it_can(name: str) -> None:
+    assert make(name).fast_paths == WAYS[name]
+
+
+@pytest.mark.parametrize("name", tiny.ARCHITECTURES)
+def test_the_plain_way_without_any_other_agrees(name: str) -> None:
     model = make(name)
-    assert model._packs
     batch = batch_of(model)
-    prompts = prompts_for(model, 2, 6)
-    packed = model.logprobs(prompts, batch)
-    model._packs = False
-    try:
-        padded = model.logprobs(prompts, batch)
-    finally:
-        model._packs = True
-    np.testing.assert_allclose(packed, padded, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["gemma2", "bloom", "roberta"])
-def test_architectures_that_cannot_be_packed_are_not(name: str) -> None:
-    assert not make(name)._packs
+    soft = torch.from_numpy(prompts_for(model, 2, 6))
+    with torch.inference_mode():
+        ways = [
+            dict(_by_pair(passes))
+            for passes in (
+                model._fast.passes(soft, batch, 64),
+                padded_passes(model.module, model.family, soft, batch, 64),
+            )
+        ]
+    assert ways[0].keys() == ways[1].keys()
+    for pair in ways[0]:
+        np.testing.assert_allclose(ways[0][pair], ways[1][pair], atol=1e-4)
 
 
 def test_packing_leaves_the_module_as_it_was() -> None:

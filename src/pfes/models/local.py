@@ -8,8 +8,8 @@ import torch
 
 from pfes.errors import PfesError
 from pfes.models.base import DEFAULT_BATCH_TOKENS, Floats, Ints
-from pfes.models.packed import longest_seen, packed_passes, takes_part
-from pfes.models.padded import Pass, padded_passes
+from pfes.models.fast import FastPaths
+from pfes.models.padded import Pass
 from pfes.tasks.batch import Batch
 from pfes.tasks.spec import Family
 
@@ -36,8 +36,8 @@ class LocalModel:
         self._embedding = module.get_input_embeddings()
         self.width = int(self._embedding.weight.shape[1])
         self.max_length = _max_length(module, tokenizer)
-        self._packs = family == "causal" and takes_part(module)
-        self._window = longest_seen(module.config)
+        self._fast = FastPaths(module, family)
+        self.fast_paths = self._fast.names
 
     @property
     def device(self) -> torch.device:
@@ -80,10 +80,7 @@ class LocalModel:
         return logprobs, positions
 
     def _passes(self, soft: torch.Tensor, batch: Batch) -> Iterator[Pass]:
-        longest = soft.shape[1] + max(len(row) for row in batch.token_ids)
-        if self._packs and (self._window is None or longest <= self._window):
-            return packed_passes(self.module, soft, batch, self.max_batch_tokens)
-        return padded_passes(self.module, self.family, soft, batch, self.max_batch_tokens)
+        return self._fast.passes(soft, batch, self.max_batch_tokens)
 
 
 def _max_length(module: Any, tokenizer: Any) -> int:

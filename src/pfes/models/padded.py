@@ -1,13 +1,13 @@
 """The plain way to evaluate: every (candidate, example) pair is a row, padded on the right."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pfes.models.head import head_at
+from pfes.models.narrow import Spots, read_at
 from pfes.tasks.batch import Batch
 from pfes.tasks.spec import Family
 
@@ -16,15 +16,22 @@ Pass: TypeAlias = tuple[Pairs, torch.Tensor]  # with their logits, (pairs, vocab
 
 
 def padded_passes(
-    module: Any, family: Family, soft: torch.Tensor, batch: Batch, max_tokens: int
+    module: Any,
+    family: Family,
+    soft: torch.Tensor,
+    batch: Batch,
+    max_tokens: int,
+    parts: Sequence[torch.nn.Module] = (),
 ) -> Iterator[Pass]:
     """Evaluate prompts `soft` (candidates, length, width) in passes of like length.
 
-    Padding is on the right and masked, so positions are those of an unpadded row.
+    Padding is on the right and masked, so positions are those of an unpadded row. `parts` are those
+    of the last layer that may be computed at the answers only.
     """
     sizes = np.array([len(row) + soft.shape[1] for row in batch.token_ids])
     for candidates, examples in _chunks(sizes, len(soft), max_tokens):
-        yield (candidates, examples), _logits(module, family, soft, batch, candidates, examples)
+        prompts = soft[torch.from_numpy(candidates).to(soft.device)]  # (rows, length, width)
+        yield (candidates, examples), _logits(module, family, prompts, batch.take(examples), parts)
 
 
 def _chunks(sizes: NDArray[np.int64], candidates: int, max_tokens: int) -> Iterator[Pairs]:
@@ -43,33 +50,38 @@ def _chunks(sizes: NDArray[np.int64], candidates: int, max_tokens: int) -> Itera
 def _logits(
     module: Any,
     family: Family,
-    soft: torch.Tensor,
+    prompts: torch.Tensor,
     batch: Batch,
-    candidates: NDArray[np.int64],
-    examples: NDArray[np.int64],
+    parts: Sequence[torch.nn.Module],
 ) -> torch.Tensor:
-    length, device = soft.shape[1], soft.device
-    # a masked model's prompt goes behind its first special token, a causal model's in front
-    front = 1 if family == "masked" else 0
-    rows = [batch.token_ids[i] for i in examples]
-    ids = torch.zeros((len(rows), max(map(len, rows))), dtype=torch.long)
-    seen = torch.zeros((len(rows), length + ids.shape[1]), dtype=torch.long)
-    for i, row in enumerate(rows):
+    """Evaluate one prompt with each example."""
+    length, device = prompts.shape[1], prompts.device
+    sizes = torch.tensor([len(row) for row in batch.token_ids])
+    longest = int(sizes.max())
+    ids = torch.zeros((len(batch), longest), dtype=torch.long)
+    for i, row in enumerate(batch.token_ids):
         ids[i, : len(row)] = torch.tensor(row)
-        seen[i, : length + len(row)] = 1
-    text = module.get_input_embeddings()(ids.to(device))  # (rows, tokens, width)
-    prompt = soft[torch.from_numpy(candidates).to(device)]  # (rows, length, width)
-    answers = np.array([batch.answers[i] for i in examples])
-    where = torch.from_numpy(answers + length * (answers >= front))
-    index = torch.arange(len(rows))
-
-    def pick(values: torch.Tensor) -> torch.Tensor:
-        return values[index.to(values.device), where.to(values.device)][:, None]
-
-    with head_at(module, pick) as finish:
+    answers = torch.tensor(batch.answers)
+    if batch.placement == "suffix":
+        front = sizes  # the prompt follows the text, and the answer is read behind it
+        where = sizes + length - 1 if length else answers
+    else:
+        # a masked model's prompt goes behind its first special token, a causal model's in front
+        front = torch.full_like(sizes, 1 if family == "masked" else 0)
+        where = answers + length * (answers >= front)
+    # each place of a row takes the text before the prompt, the prompt, or the text behind it
+    place = torch.arange(length + longest).expand(len(batch), -1)
+    behind = place >= (front + length)[:, None]
+    within = (place >= front[:, None]) & ~behind
+    source = torch.where(within, longest + place - front[:, None], place - length * behind.long())
+    text = module.get_input_embeddings()(ids.to(device))  # (rows, longest, width)
+    both = torch.cat([text, prompts], dim=1)
+    rows = torch.arange(len(batch), device=device)
+    spots = Spots((len(batch), length + longest), where, by_row=True)
+    with read_at(module, spots, list(parts)) as finish:
         output = module(
-            inputs_embeds=torch.cat([text[:, :front], prompt, text[:, front:]], dim=1),
-            attention_mask=seen.to(device),
+            inputs_embeds=both[rows[:, None], source.to(device)],
+            attention_mask=(place < (sizes + length)[:, None]).long().to(device),
             **({"use_cache": False} if family == "causal" else {}),
         )
         return finish(output.logits)[:, 0]

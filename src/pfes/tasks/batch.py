@@ -1,8 +1,8 @@
 """From examples to token ids: fill the template, find the answer position, cut what is too long."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from pfes.errors import PfesError
 from pfes.tasks.spec import MASK, Family, TaskSpec, placeholders
 from pfes.tasks.task import Example
+
+Placement = Literal["prefix", "suffix"]  # of the prompt: in front of the text, or behind it
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +25,17 @@ class Batch:
     answers: tuple[int, ...]  # where each row's answer is read
     words: tuple[int, ...]  # token of each label's verbalizer word
     labels: NDArray[np.int64]  # (examples,)
+    placement: Placement = "prefix"
+
+    def take(self, examples: Sequence[int] | NDArray[np.int64]) -> "Batch":
+        """Return some of the examples, in the order given."""
+        index = list(map(int, examples))
+        return replace(
+            self,
+            token_ids=tuple(self.token_ids[i] for i in index),
+            answers=tuple(self.answers[i] for i in index),
+            labels=self.labels[index],
+        )
 
     def __len__(self) -> int:
         return len(self.token_ids)
@@ -34,8 +47,11 @@ def encode(
     tokenizer: Any,
     family: Family,
     max_tokens: int,
+    placement: Placement = "prefix",
 ) -> Batch:
     """Fill the template with each example and tokenise it to at most `max_tokens` tokens."""
+    if placement == "suffix" and family == "masked":
+        raise PfesError("--placement suffix: a masked model reads at its mask; use prefix")
     template = spec.template(family)
     words = verbalizer_tokens(spec, tokenizer)
     mask = tokenizer.mask_token if family == "masked" else None
@@ -53,7 +69,7 @@ def encode(
         rows.append(row)
         answers.append(len(row) - 1 if mask is None else row.index(tokenizer.mask_token_id))
     labels = np.array([example.label for example in examples], dtype=np.int64)
-    return Batch(tuple(rows), tuple(answers), words, labels)
+    return Batch(tuple(rows), tuple(answers), words, labels, placement)
 
 
 def _plain(text: str, mask: str | None) -> str:
