@@ -1,6 +1,7 @@
 """What many tests use: tiny models, a tiny task, no network, no shared cache."""
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,12 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models; and workers must not fight over cores
 
 from tests import tiny
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep fast tests away from the user's cache; slow ones need the real model there."""
+    if config.option.markexpr != "slow":
+        os.environ["PFES_CACHE"] = tempfile.mkdtemp(prefix="pfes-test-")
 
 
 @pytest.fixture(scope="session")

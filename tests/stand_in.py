@@ -27,7 +27,9 @@ class StandIn:
         length = prompts.shape[1]
         mean = prompts.mean(axis=1) if length else np.zeros((len(prompts), self.width))
         points = np.array([self.embed([sum(row)])[0] for row in batch.token_ids])
-        tilt = np.sign(batch.labels - 0.5)[None] * mean[:, :1] + (mean @ points.T) * 0.1
+        # a product of matrices would round by their shapes; this one does not
+        likeness = (mean[:, None] * points[None]).sum(axis=-1)  # (candidates, examples)
+        tilt = np.sign(batch.labels - 0.5)[None] * mean[:, :1] + likeness * 0.1
         logits = np.stack([-tilt, tilt, np.zeros_like(tilt)], axis=-1)  # two words and the rest
         logits -= np.logaddexp.reduce(logits, axis=-1, keepdims=True)
         return logits[..., :2].astype(np.float32)

@@ -6,6 +6,7 @@ import pytest
 from pfes.errors import PfesError
 from pfes.halving import BETAS, Halving
 from pfes.loop import Search, Validation
+from pfes.objective import Evaluation
 from pfes.optimizers import SAES
 
 
@@ -13,10 +14,10 @@ def make(merits: dict[float, float], budget: int, spent: list[float] | None = No
     """Searches whose validation metric depends on β alone."""
 
     def search(beta: float) -> Search:
-        def evaluate(candidates: np.ndarray) -> np.ndarray:
+        def evaluate(candidates: np.ndarray) -> Evaluation:
             if spent is not None:
                 spent.extend([beta] * len(candidates))
-            return (candidates.astype(np.float64) ** 2).sum(axis=1)
+            return Evaluation((candidates.astype(np.float64) ** 2).sum(axis=1))
 
         def validate(_: np.ndarray) -> Validation:
             return Validation(merits[beta], 0.0, 1 / (1 + beta))

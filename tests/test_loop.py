@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pfes.loop import Search, Validation
+from pfes.objective import Evaluation
 from pfes.optimizers import SAES, OnePlusOneES, Optimizer
 
 
@@ -18,9 +19,9 @@ class Counted:
     def __init__(self) -> None:
         self.count = 0
 
-    def __call__(self, candidates: np.ndarray) -> np.ndarray:
+    def __call__(self, candidates: np.ndarray) -> Evaluation:
         self.count += len(candidates)
-        return (candidates.astype(np.float64) ** 2).sum(axis=1)
+        return Evaluation((candidates.astype(np.float64) ** 2).sum(axis=1))
 
 
 def validate(solution: np.ndarray) -> Validation:
@@ -97,10 +98,10 @@ def test_validation_happens_when_due() -> None:
 
 
 def test_a_failing_model_counts_as_worst_and_goes_on() -> None:
-    def sometimes(candidates: np.ndarray) -> np.ndarray:
+    def sometimes(candidates: np.ndarray) -> Evaluation:
         values = (candidates.astype(np.float64) ** 2).sum(axis=1)
         values[::2] = np.nan
-        return values
+        return Evaluation(values)
 
     search = Search(optimizer("saes"), sometimes, validate, 60, 10)
     list(search.steps())

@@ -86,7 +86,7 @@ def test_the_basis_is_not_stored(task_file: Path, tmp_path: Path) -> None:
     assert result.prompt.shape == (3, 6)
     state = folder.load_checkpoint()
     assert state is not None
-    assert state["selection"]["solution"].shape == (5,)
+    assert state["search"]["selection"]["solution"].shape == (5,)
 
 
 def test_full_space_cma_that_does_not_fit_is_refused(task_file: Path, tmp_path: Path) -> None:

@@ -3,25 +3,37 @@
 import numpy as np
 
 from pfes.baselines.vocabulary import candidate_tokens
+from pfes.clock import Clock
 from pfes.config import BETA, RunConfig
+from pfes.early import EarlyRejection
 from pfes.errors import PfesError
 from pfes.halving import Halving
 from pfes.loop import Search, Validation
 from pfes.memory import available_memory
 from pfes.methods import METHODS, Method
 from pfes.models.base import Floats, LanguageModel
+from pfes.models.calibrate import calibrate
 from pfes.models.load import load_model, load_tokenizer
 from pfes.models.local import LocalModel
-from pfes.objective import TEXT, Doubles, Loss, Objective, initial_prompt, text_room, text_tokens
+from pfes.objective import (
+    TEXT,
+    Evaluation,
+    Loss,
+    Objective,
+    encode_for,
+    initial_prompt,
+    text_tokens,
+)
 from pfes.optimizers import CMAES, SAES, ZOSGD, OnePlusOneES, Optimizer
 from pfes.optimizers.cmaes import memory_needed
 from pfes.scoring import score
 from pfes.seeds import stream
 from pfes.spaces import FullSpace, RandomSubspace, Space, TokenSpace
-from pfes.tasks.batch import Batch, encode, verbalizer_tokens
+from pfes.tasks.batch import verbalizer_tokens
 from pfes.tasks.spec import TaskSpec
-from pfes.tasks.task import Example, Task, load_task
+from pfes.tasks.task import Task, load_task
 
+REJECTING = ("one-plus-one", "saes")  # optimizers that only compare values
 FOREIGN_TOKENS = 4  # of the model, at most, for each token of another vocabulary
 
 
@@ -62,6 +74,8 @@ def resolve(config: RunConfig, method: Method, model: LanguageModel) -> RunConfi
             others = ", ".join(m.name for m in METHODS.values() if m.regularized)
             raise PfesError(f"--beta: {method.name} has no regulariser; {others} do")
         beta = None
+    if config.early_rejection and method.optimizer not in REJECTING:
+        raise PfesError(f"--early-rejection: {method.name} needs every value whole")
     return config.model_copy(
         update={
             "prompt_length": length or int(method.prompt_length.of(model.family)),
@@ -72,11 +86,22 @@ def resolve(config: RunConfig, method: Method, model: LanguageModel) -> RunConfi
     )
 
 
+def fit_batches(config: RunConfig, model: LocalModel, task: Task, prompt: Floats) -> RunConfig:
+    """Set how many tokens a forward pass has: the config's figure, or measured and put there."""
+    if config.batch_tokens is None:
+        batch = encode_for(model, task.spec, task.train, len(prompt), config.placement)
+        tokens = calibrate(model, prompt, batch, config.population)
+        config = config.model_copy(update={"batch_tokens": tokens})
+    assert config.batch_tokens is not None
+    model.batch_tokens = config.batch_tokens
+    return config
+
+
 def make_search(
-    config: RunConfig, method: Method, model: LanguageModel, task: Task
+    config: RunConfig, method: Method, model: LanguageModel, task: Task, clock: Clock
 ) -> tuple[Search | Halving, Space]:
     """Make the search of a resolved config, and the space that it moves in."""
-    parts = _Parts(config, method, model, task)
+    parts = _Parts(config, method, model, task, clock)
     if config.beta == "auto":
         return Halving(parts.search, config.budget), parts.space
     return parts.search(config.beta or 0.0), parts.space
@@ -85,17 +110,26 @@ def make_search(
 class _Parts:
     """What the searches of a run share."""
 
-    def __init__(self, config: RunConfig, method: Method, model: LanguageModel, task: Task) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        method: Method,
+        model: LanguageModel,
+        task: Task,
+        clock: Clock,
+    ) -> None:
         assert config.prompt_length is not None
         assert config.sigma0 is not None
         self.config, self.method, self.model, self.task = config, method, model, task
+        self.clock = clock
         self.length, self.sigma0 = config.prompt_length, config.sigma0
         self.seed = int(stream(config.seed, "optimizer").integers(2**32))
         self.policy = self._open_policy() if method.optimizer == "rlprompt" else None
         self.space = self._make_space()
         longest = self.space.longest if isinstance(self.space, TokenSpace) else self.length
-        self.objective = Objective(model, task, longest, rewarded=method.loss == "reward")
-        self.validation = encode_for(model, task.spec, task.validation, longest)
+        rewarded, placement = method.loss == "reward", config.placement
+        self.objective = Objective(model, task, longest, 0.0, rewarded, placement)
+        self.validation = encode_for(model, task.spec, task.validation, longest, placement)
 
     def search(self, beta: float) -> Search:
         """Make the search with one weight of the regulariser."""
@@ -103,8 +137,16 @@ class _Parts:
 
         space: Space = self.space
 
-        def evaluate(candidates: Floats) -> Doubles:
-            return self.objective.values(space.prompts(candidates), loss)
+        config, optimizer = self.config, self._make_optimizer()
+        if config.early_rejection:
+            start = space.prompts(optimizer.mean[None])[0]
+            early = EarlyRejection(self.objective, loss, start)
+
+        def evaluate(candidates: Floats) -> Evaluation:
+            prompts = space.prompts(candidates)
+            if config.early_rejection:
+                return early(prompts, optimizer.bar)
+            return Evaluation(self.objective.values(prompts, loss))
 
         def validate(solution: Floats) -> Validation:
             prompt = space.prompts(solution[None])[0]
@@ -112,8 +154,7 @@ class _Parts:
             losses = [found.loss(kind) for kind in (loss, Loss())]
             return Validation(found.metric, *(v if np.isfinite(v) else np.inf for v in losses))
 
-        config = self.config
-        return Search(self._make_optimizer(), evaluate, validate, config.budget, config.eval_every)
+        return Search(optimizer, evaluate, validate, config.budget, config.eval_every, self.clock)
 
     def _make_space(self) -> FullSpace | RandomSubspace | TokenSpace:
         config, model = self.config, self.model
@@ -178,14 +219,6 @@ class _Parts:
                 "choose a causal one"
             )
         return policy
-
-
-def encode_for(
-    model: LanguageModel, spec: TaskSpec, examples: tuple[Example, ...], prompt_length: int
-) -> Batch:
-    """Encode examples with the room that a prompt leaves."""
-    room = text_room(model, prompt_length)
-    return encode(spec, examples, model.tokenizer, model.family, room)
 
 
 def _check_memory(dimension: int) -> None:

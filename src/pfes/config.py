@@ -6,7 +6,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pfes.errors import PfesError
 from pfes.methods import PAPER
-from pfes.models.base import DEFAULT_BATCH_TOKENS
+from pfes.models.base import MAX_BATCH_TOKENS
+from pfes.tasks.batch import Placement
 from pfes.tasks.task import DEFAULT_SHOTS
 
 DEFAULT_METHOD = "saes-id-cr"
@@ -90,6 +91,11 @@ class RunConfig(BaseModel):
         description="initial prompt: vocab, zeros, or text:…",
         json_schema_extra={"source": f"{PAPER}: tokens drawn from the vocabulary"},
     )
+    placement: Placement = Field(
+        "prefix",
+        description="of the prompt: prefix, or suffix (causal models): behind the text",
+        json_schema_extra={"source": PAPER},
+    )
     shots: int = Field(
         DEFAULT_SHOTS,
         ge=1,
@@ -114,7 +120,13 @@ class RunConfig(BaseModel):
     )
     trust_remote_code: bool = Field(False, description="run code that comes with the model")
     max_batch_tokens: int = Field(
-        DEFAULT_BATCH_TOKENS, ge=1, description="tokens in one forward pass, at most"
+        MAX_BATCH_TOKENS, ge=1, description="tokens in one forward pass, at most"
+    )
+    batch_tokens: int | None = Field(
+        None, ge=1, description="tokens in one forward pass [measured: what is fastest here]"
+    )
+    early_rejection: bool = Field(
+        False, description="stop evaluating what cannot be selected; decides nothing otherwise"
     )
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from pfes.clock import Clock
 from pfes.models.base import Floats
-from pfes.objective import Doubles
+from pfes.objective import Evaluation
 from pfes.optimizers import Optimizer
 
 
@@ -31,6 +32,7 @@ class Step:
 
     evaluations: int  # spent so far
     losses: list[float]  # of this generation's candidates
+    partial: list[int]  # places in `losses` of lower bounds, of candidates rejected early
     best_loss: float  # of any candidate so far
     sigma: float
     seconds: float  # spent on asking, evaluating and telling so far; without validation
@@ -57,10 +59,11 @@ class Search:
     def __init__(
         self,
         optimizer: Optimizer,
-        evaluate: Callable[[Floats], Doubles],
+        evaluate: Callable[[Floats], Evaluation],
         validate: Callable[[Floats], Validation],
         budget: int,
         eval_every: int,
+        clock: Clock | None = None,
     ) -> None:
         self.optimizer = optimizer
         self.budget = budget
@@ -69,6 +72,7 @@ class Search:
         self.seconds = 0.0
         self.selection: Selection | None = None
         self.start = optimizer.mean.copy()  # before the first step, also after a resume
+        self._clock = clock or Clock()
         self._evaluate = evaluate
         self._validate = validate
 
@@ -87,22 +91,29 @@ class Search:
             yield self._step(goal)
 
     def _step(self, goal: int) -> Step:
+        clock = self._clock
         began = time.perf_counter()
-        candidates = self.optimizer.ask()
+        with clock.measure("optimizer"):
+            candidates = self.optimizer.ask()
         count = min(len(candidates), self.budget - self.evaluations)
+        with clock.measure("model"):
+            found = self._evaluate(candidates[:count])
         # children beyond the budget stay without a value, and so are never selected
         values = np.full(len(candidates), np.inf)
-        values[:count] = self._evaluate(candidates[:count])
-        self.optimizer.tell(values)
+        values[:count] = found.values
+        with clock.measure("optimizer"):
+            self.optimizer.tell(values)
         before, self.evaluations = self.evaluations, self.evaluations + count
         self.seconds += time.perf_counter() - began
         due = before // self.eval_every != self.evaluations // self.eval_every
         validation = None
         if due or self.evaluations >= goal or self.optimizer.stopped is not None:
-            validation = self._validate(self.optimizer.mean)
+            with clock.measure("validation"):
+                validation = self._validate(self.optimizer.mean)
         return Step(
             evaluations=self.evaluations,
             losses=values[:count].tolist(),
+            partial=list(found.partial),
             best_loss=self.optimizer.best_value,
             sigma=self.optimizer.sigma,
             seconds=self.seconds,

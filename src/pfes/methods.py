@@ -148,4 +148,4 @@ def settings_of(method: Method) -> tuple[str, ...]:
     names += SETTINGS[method.optimizer]
     if method.space != "tokens":
         names.append("init")
-    return (*names, "shots", "eval_every")
+    return (*names, "placement", "shots", "eval_every")

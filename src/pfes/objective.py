@@ -11,8 +11,9 @@ from pfes.errors import PfesError
 from pfes.methods import LENGTH
 from pfes.models.base import Floats, LanguageModel
 from pfes.seeds import stream
-from pfes.tasks.batch import encode
-from pfes.tasks.task import Task
+from pfes.tasks.batch import Batch, Placement, encode
+from pfes.tasks.spec import TaskSpec
+from pfes.tasks.task import Example, Task
 
 Doubles: TypeAlias = NDArray[np.float64]
 
@@ -58,12 +59,22 @@ class Loss:
 
     def __call__(self, logprobs: NDArray[np.floating], labels: NDArray[np.int64]) -> Doubles:
         """Return one value per candidate, the mean over its examples."""
+        return self.by_example(logprobs, labels).mean(axis=1)  # type: ignore[no-any-return]
+
+    def by_example(self, logprobs: NDArray[np.floating], labels: NDArray[np.int64]) -> Doubles:
+        """Return one value per candidate and example."""
         if self.rewarded:
-            return -reward(logprobs, labels).mean(axis=1)  # type: ignore[no-any-return]
+            return -reward(logprobs, labels)
         value = cross_entropy(logprobs, labels)
-        if self.beta:
-            value = value + self.beta * confidence_loss(logprobs)
-        return value.mean(axis=1)  # type: ignore[no-any-return]
+        return value + self.beta * confidence_loss(logprobs) if self.beta else value
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Values of candidates; those named in `partial` are lower bounds that decide nothing."""
+
+    values: Doubles
+    partial: tuple[int, ...] = ()
 
 
 def _log_sum_exp(values: Doubles) -> Doubles:
@@ -86,12 +97,12 @@ class Objective:
         prompt_length: int | None = None,
         beta: float = 0.0,
         rewarded: bool = False,
+        placement: Placement = "prefix",
     ) -> None:
         self.model = model
         self.prompt_length = prompt_length or int(LENGTH.of(model.family))
         self.loss = Loss(beta, rewarded)
-        room = text_room(model, self.prompt_length)
-        self.batch = encode(task.spec, task.train, model.tokenizer, model.family, room)
+        self.batch = encode_for(model, task.spec, task.train, self.prompt_length, placement)
 
     @property
     def dimension(self) -> int:
@@ -143,6 +154,18 @@ def text_tokens(model: LanguageModel, init: str) -> list[int]:
     if not tokens:
         raise PfesError("init: the text after text: is empty")
     return list(tokens)
+
+
+def encode_for(
+    model: LanguageModel,
+    spec: TaskSpec,
+    examples: Sequence[Example],
+    prompt_length: int,
+    placement: Placement = "prefix",
+) -> Batch:
+    """Encode examples with the room that a prompt leaves."""
+    room = text_room(model, prompt_length)
+    return encode(spec, examples, model.tokenizer, model.family, room, placement)
 
 
 def text_room(model: LanguageModel, prompt_length: int) -> int:

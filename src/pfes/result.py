@@ -45,6 +45,7 @@ class Result(BaseModel):
     test_examples: int
     config: dict[str, Any]
     environment: dict[str, Any]
+    profile: dict[str, float] = Field(description="seconds by part of the run")
     prompt: Floats = Field(
         default_factory=lambda: np.empty((0, 0), dtype=np.float32),
         exclude=True,

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -11,8 +12,9 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from pfes.assemble import encode_for, load_run_task, make_search, open_model, resolve
+from pfes.assemble import fit_batches, load_run_task, make_search, open_model, resolve
 from pfes.baselines.demonstrations import with_demonstrations
+from pfes.clock import Clock
 from pfes.config import DEFAULT_METHOD, RunConfig, make_config
 from pfes.errors import PfesError
 from pfes.folder import RunFolder
@@ -20,7 +22,8 @@ from pfes.halving import Halving
 from pfes.loop import Search, Selection, Step
 from pfes.methods import Method, get_method
 from pfes.models.base import Floats, LanguageModel
-from pfes.objective import Loss
+from pfes.models.local import LocalModel
+from pfes.objective import Loss, encode_for
 from pfes.result import Result
 from pfes.scoring import Score, interval, score, score_steps
 from pfes.spaces import Space
@@ -53,34 +56,53 @@ def run(
     With a folder, the state is saved there after every step, and `resume` continues from it.
     """
     method = get_method(config.method)
+    clock = Clock()
     if task is None:
         yield Stage("loading task")
-        task = load_run_task(config)
+        with clock.measure("data"):
+            task = load_run_task(config)
     if model is None:
         yield Stage("loading model")
-        model = open_model(config, task.spec)
+        with clock.measure("loading"):
+            model = open_model(config, task.spec)
     config = resolve(config, method, model)
-    if folder is not None:
-        folder.write_json(folder.config, config.model_dump())
     if method.optimizer is None:
+        _write_config(config, folder)
         found = _unsearched(config, method, model, task)
     else:
-        search, space = make_search(config, method, model, task)
+        with clock.measure("data"):
+            search, space = make_search(config, method, model, task, clock)
         initial = space.prompts(search.start[None])[0]
-        yield from _steps(search, folder, resume)
+        if isinstance(model, LocalModel):
+            yield Stage("measuring batch size")
+            with clock.measure("loading"):
+                config = fit_batches(config, model, task, initial)
+        _write_config(config, folder)
+        yield from _steps(search, folder, resume, clock)
         found = _searched(config, method, search, space, initial, task.spec)
-    yield from _finish(config, model, task, found, folder)
+    yield from _finish(config, model, task, found, folder, clock)
 
 
-def _steps(search: Search | Halving, folder: RunFolder | None, resume: bool) -> Iterator[Step]:
+def _write_config(config: RunConfig, folder: RunFolder | None) -> None:
+    if folder is not None:
+        folder.write_json(folder.config, config.model_dump())
+
+
+def _steps(
+    search: Search | Halving, folder: RunFolder | None, resume: bool, clock: Clock
+) -> Iterator[Step]:
     if folder is not None and resume:
         state = folder.load_checkpoint()
         if state is not None:
-            search.load_state(state)
+            search.load_state(state["search"])
+            for part, seconds in state["profile"].items():
+                clock.add(part, seconds)
     for step in search.steps():
         if folder is not None:
-            folder.append_history(asdict(step))
-            folder.save_checkpoint(search.state())
+            with clock.measure("disk"):
+                folder.append_history(asdict(step))
+                state = {"search": search.state(), "profile": dict(clock.seconds)}
+                folder.save_checkpoint(state)
         yield step
 
 
@@ -142,7 +164,12 @@ def _searched(
 
 
 def _finish(
-    config: RunConfig, model: LanguageModel, task: Task, found: _Found, folder: RunFolder | None
+    config: RunConfig,
+    model: LanguageModel,
+    task: Task,
+    found: _Found,
+    folder: RunFolder | None,
+    clock: Clock,
 ) -> Iterator[Event]:
     """Read the test set, once, and write prompt and result."""
     empty = np.empty((0, model.width), dtype=np.float32)
@@ -153,15 +180,17 @@ def _finish(
     titles = {"zero_shot": "zero-shot", "initial": "initial prompt", "test": "found prompt"}
     scores: dict[str, Score] = {}
     losses: dict[str, float] = {}
+    began = time.perf_counter()
     for name, (spec, prompt) in versions.items():
-        test = encode_for(model, spec, task.test, room)
+        test = encode_for(model, spec, task.test, room, config.placement)
         for progress in score_steps(model, spec, prompt, test, ranks=name == "test"):
             if isinstance(progress, Score):
                 scores[name] = progress
             else:
                 yield Stage(f"testing {titles[name]}", progress, len(test))
-        train = encode_for(model, spec, task.train, room)
+        train = encode_for(model, spec, task.train, room, config.placement)
         losses[name] = score(model, spec, prompt, train).loss(found.loss)
+    clock.add("testing", time.perf_counter() - began)
     if found.initial is None:
         scores["initial"], losses["initial"] = scores["zero_shot"], losses["zero_shot"]
     intervals = {name: interval(value) for name, value in scores.items()}
@@ -183,11 +212,12 @@ def _finish(
         test_examples=len(task.test),
         config=config.model_dump(),
         environment=environment(),
+        profile=clock.seconds,
         prompt=found.prompt,
     )
     if folder is not None:
-        about = {"model": config.model, "task": found.spec.model_dump()}
-        folder.save_prompt(found.prompt, about)
+        about = {"model": config.model, "placement": config.placement}
+        folder.save_prompt(found.prompt, about | {"task": found.spec.model_dump()})
         folder.write_json(folder.result, result.model_dump(mode="json"))
     yield result
 

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from pfes.errors import PfesError
 from pfes.folder import RunFolder
 from pfes.models.base import Floats, LanguageModel
-from pfes.objective import text_room
+from pfes.objective import encode_for
 from pfes.scoring import Score, score_steps
-from pfes.tasks.batch import encode
+from pfes.tasks.batch import Placement
 from pfes.tasks.spec import TaskSpec
 from pfes.tasks.task import Example
 
@@ -23,13 +23,16 @@ class SavedPrompt:
     prompt: Floats  # (length, width)
     spec: TaskSpec
     model: str
+    placement: Placement
 
     @classmethod
     def load(cls, folder: RunFolder) -> "SavedPrompt":
         """Read a run's prompt; the run's other files are not needed."""
         prompt, about = folder.load_prompt()
         try:
-            return cls(prompt, TaskSpec.model_validate(about["task"]), str(about["model"]))
+            spec = TaskSpec.model_validate(about["task"])
+            placement = TypeAdapter(Placement).validate_python(about["placement"])
+            return cls(prompt, spec, str(about["model"]), placement)
         except (KeyError, TypeError, ValidationError):
             raise PfesError(f"{folder.prompt} does not say which task it is for") from None
 
@@ -43,8 +46,7 @@ class SavedPrompt:
                 f"the prompt is {width} wide and the model's embedding {model.width}: "
                 f"it was found on {self.model}"
             )
-        room = text_room(model, length)
-        batch = encode(self.spec, examples, model.tokenizer, model.family, room)
+        batch = encode_for(model, self.spec, examples, length, self.placement)
         return score_steps(model, self.spec, self.prompt, batch, ranks)
 
 

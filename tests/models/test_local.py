@@ -76,7 +76,7 @@ def reference(model: LocalModel, prompt: np.ndarray, batch: Batch) -> np.ndarray
 @pytest.mark.parametrize("name", tiny.ARCHITECTURES)
 def test_logprobs_equal_a_plain_forward_pass(name: str, max_tokens: int, length: int) -> None:
     model = make(name)
-    model.max_batch_tokens = max_tokens  # from every pair alone to all in one pass
+    model.batch_tokens = max_tokens  # from every pair alone to all in one pass
     batch = batch_of(model)
     prompts = prompts_for(model, 3, length)
     found = model.logprobs(prompts, batch)
@@ -91,7 +91,7 @@ def test_logprobs_equal_a_plain_forward_pass(name: str, max_tokens: int, length:
 @pytest.mark.parametrize("name", tiny.CAUSAL)
 def test_a_prompt_behind_the_text(name: str, max_tokens: int, length: int) -> None:
     model = make(name)
-    model.max_batch_tokens = max_tokens
+    model.batch_tokens = max_tokens
     batch = batch_of(model, "suffix")
     for _ in range(2):  # the second time from the keys and values that were kept
         prompts = prompts_for(model, 3, length)
@@ -120,7 +120,7 @@ def test_a_masked_model_has_no_place_behind_the_text() -> None:
 @pytest.mark.parametrize("name", tiny.ARCHITECTURES)
 def test_several_candidates_equal_one_at_a_time(name: str) -> None:
     model = make(name)
-    model.max_batch_tokens = 4096
+    model.batch_tokens = 4096
     batch = batch_of(model)
     prompts = prompts_for(model, 4, 5)
     together = model.logprobs(prompts, batch)
@@ -131,7 +131,7 @@ def test_several_candidates_equal_one_at_a_time(name: str) -> None:
 @pytest.mark.parametrize("name", tiny.ARCHITECTURES)
 def test_a_longer_neighbour_changes_nothing(name: str) -> None:
     model = make(name)
-    model.max_batch_tokens = 4096
+    model.batch_tokens = 4096
     prompts = prompts_for(model, 1, 3)
     batch = batch_of(model)
     for i in range(len(TEXTS)):

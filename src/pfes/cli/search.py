@@ -9,7 +9,7 @@ import typer
 import yaml
 
 from pfes.cli.options import with_settings
-from pfes.cli.tables import show_result
+from pfes.cli.tables import show_profile, show_result
 from pfes.config import RunConfig
 from pfes.errors import PfesError
 from pfes.folder import RunFolder
@@ -27,11 +27,14 @@ def search(
         Path | None, typer.Option("--config", help="YAML file of settings; options override it")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON only")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="print where the time went")] = False,
 ) -> None:
     """Search a prompt and leave it, with its history and result, in a run folder."""
     if config is not None:
         settings = _read_settings(config) | settings
-    run_and_show(settings, RunFolder(out), resume, as_json)
+    result = run_and_show(settings, RunFolder(out), resume, as_json)
+    if profile:
+        show_profile(result)
 
 
 def run_and_show(

@@ -50,3 +50,25 @@ def show_result(result: Result, folder: RunFolder, as_json: bool) -> None:
     if result.text is not None:
         console.print(f"Prompt: {result.text!r}", highlight=False, markup=False)
     console.print(f"Run folder: {folder.path}", highlight=False, soft_wrap=True)
+
+
+PARTS = {
+    "model": "evaluating candidates",
+    "optimizer": "asking and telling the optimizer",
+    "validation": "validating solutions",
+    "testing": "testing, at the end",
+    "loading": "loading the model, measuring its batch size",
+    "data": "reading and encoding the task",
+    "disk": "writing history and checkpoints",
+}
+
+
+def show_profile(result: Result) -> None:
+    """Print where the time of a run went, on standard error."""
+    table = Table(title="Where the time went", title_justify="left")
+    for column in ("part", "seconds", "share"):
+        table.add_column(column, justify="left" if column == "part" else "right")
+    total = sum(result.profile.values())
+    for part, seconds in sorted(result.profile.items(), key=lambda item: -item[1]):
+        table.add_row(PARTS[part], f"{seconds:.2f}", f"{seconds / total:.1%}")
+    Console(stderr=True).print(table)

@@ -12,7 +12,7 @@ from pfes.tasks.spec import Family
 Floats: TypeAlias = NDArray[np.float32]
 Ints: TypeAlias = NDArray[np.int64]
 
-DEFAULT_BATCH_TOKENS = 1024  # in one pass: on a CPU, more no longer fits its caches
+MAX_BATCH_TOKENS = 8192  # in one pass: bounds the memory of a pass
 
 
 class LanguageModel(Protocol):

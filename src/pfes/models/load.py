@@ -5,7 +5,7 @@ from typing import Any
 
 from pfes.errors import PfesError
 from pfes.models.bars import quiet_in_logs
-from pfes.models.base import DEFAULT_BATCH_TOKENS
+from pfes.models.base import MAX_BATCH_TOKENS
 from pfes.models.embedded import MODELS, embedded_model
 from pfes.models.local import LocalModel
 from pfes.tasks.data import HUB_TIMEOUT
@@ -26,7 +26,7 @@ def load_model(
     dtype: str | None = None,
     device_map: str | None = None,
     trust_remote_code: bool = False,
-    max_batch_tokens: int = DEFAULT_BATCH_TOKENS,
+    max_batch_tokens: int = MAX_BATCH_TOKENS,
 ) -> LocalModel:
     """Load a masked or causal language model by embedded name, folder or Hub name.
 

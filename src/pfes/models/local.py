@@ -7,11 +7,13 @@ import numpy as np
 import torch
 
 from pfes.errors import PfesError
-from pfes.models.base import DEFAULT_BATCH_TOKENS, Floats, Ints
+from pfes.models.base import MAX_BATCH_TOKENS, Floats, Ints
 from pfes.models.fast import FastPaths
 from pfes.models.padded import Pass
 from pfes.tasks.batch import Batch
 from pfes.tasks.spec import Family
+
+BATCH_TOKENS = 2048  # of a pass, until measured: fast on a CPU
 
 
 class LocalModel:
@@ -26,13 +28,14 @@ class LocalModel:
         family: Family,
         module: Any,
         tokenizer: Any,
-        max_batch_tokens: int = DEFAULT_BATCH_TOKENS,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
     ) -> None:
         self.name = name
         self.family = family
         self.module = module.eval().requires_grad_(False)
         self.tokenizer = tokenizer
         self.max_batch_tokens = max_batch_tokens
+        self.batch_tokens = min(BATCH_TOKENS, max_batch_tokens)  # see `calibrate`
         self._embedding = module.get_input_embeddings()
         self.width = int(self._embedding.weight.shape[1])
         self.max_length = _max_length(module, tokenizer)
@@ -43,6 +46,11 @@ class LocalModel:
     def device(self) -> torch.device:
         """Where inputs go."""
         return self._embedding.weight.device  # type: ignore[no-any-return]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the weights."""
+        return self._embedding.weight.dtype  # type: ignore[no-any-return]
 
     @property
     def vocabulary(self) -> int:
@@ -69,7 +77,7 @@ class LocalModel:
         logprobs = np.empty(shape, dtype=np.float32)
         positions = np.empty(shape, dtype=np.int64) if ranks else None
         words = torch.tensor(batch.words, device=self.device)
-        soft = torch.as_tensor(prompts, device=self.device).to(self._embedding.weight.dtype)
+        soft = torch.as_tensor(prompts, device=self.device).to(self.dtype)
         for pairs, raw in self._passes(soft, batch):
             logits = raw.float()  # (pairs, vocabulary)
             chosen = logits[:, words]  # (pairs, words)
@@ -80,7 +88,8 @@ class LocalModel:
         return logprobs, positions
 
     def _passes(self, soft: torch.Tensor, batch: Batch) -> Iterator[Pass]:
-        return self._fast.passes(soft, batch, self.max_batch_tokens)
+        tokens = min(self.batch_tokens, self.max_batch_tokens)
+        return self._fast.passes(soft, batch, tokens)
 
 
 def _max_length(module: Any, tokenizer: Any) -> int:

@@ -66,6 +66,14 @@ class Optimizer(ABC):
             self._pending = self._sample()
         return self._pending
 
+    def bar(self, values: NDArray[np.float64]) -> float:
+        """Return what the next candidate's value must not exceed to have any effect.
+
+        `values` are those already known of the candidates asked for. Every value beyond the bar
+        leads to the same state, so it need not be computed further.
+        """
+        return np.inf
+
     def tell(self, values: ArrayLike) -> None:
         """Learn from the values of the candidates last asked for, in their order."""
         if self._pending is None:

@@ -45,6 +45,9 @@ class OnePlusOneES(Optimizer):
         child += self._mean
         return child
 
+    def bar(self, values: NDArray[np.float64]) -> float:
+        return math.inf if self._value is None else self._value
+
     def _update(self, candidates: Floats, losses: NDArray[np.float64]) -> None:
         value = float(losses[0])
         if self._value is None:

@@ -52,6 +52,11 @@ class SAES(Optimizer):
         children += self._mean
         return children
 
+    def bar(self, values: NDArray[np.float64]) -> float:
+        """The μ-th best so far: what is worse will not be a parent."""
+        sound = np.sort(values[np.isfinite(values)])
+        return float(sound[self.parents - 1]) if len(sound) >= self.parents else np.inf
+
     def _update(self, candidates: Floats, losses: NDArray[np.float64]) -> None:
         ranking = np.argsort(losses, kind="stable")[: self.parents]
         selected = ranking[np.isfinite(losses[ranking])]
