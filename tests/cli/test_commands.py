@@ -76,6 +76,41 @@ def test_search_evaluate_predict(
         assert line["label"] == max(line["probabilities"], key=line["probabilities"].get)
 
 
+def test_a_prompt_behind_the_text_stays_there(
+    cli: Cli, folders, task_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    assert cli(*search(folders("llama"), task_file, out, placement="suffix"))[0] == 0
+    result = json.loads((out / "result.json").read_text())
+    code, shown, _ = cli("evaluate", out, "--json")
+    assert code == 0
+    assert json.loads(shown)["value"] == pytest.approx(result["test"])
+    assert json.loads(shown)["probability"] == pytest.approx(result["probability"], rel=1e-4)
+
+
+def test_a_masked_model_refuses_a_prompt_behind_the_text(
+    cli: Cli, folders, task_file: Path, tmp_path: Path
+) -> None:
+    options = search(folders("roberta"), task_file, tmp_path / "run", placement="suffix")
+    code, _, log = cli(*options)
+    assert code == 2
+    assert "--placement suffix" in log
+
+
+def test_profile_says_where_the_time_went(
+    cli: Cli, folders, task_file: Path, tmp_path: Path
+) -> None:
+    code, _, log = cli(*search(folders("llama"), task_file, tmp_path / "run"), "--profile")
+    assert code == 0
+    for words in ("evaluating candidates", "telling the optimizer", "checkpoints", "encoding"):
+        assert words in log
+    profile = json.loads((tmp_path / "run/result.json").read_text())["profile"]
+    assert set(profile) == {
+        "data", "disk", "loading", "model", "optimizer", "testing", "validation",
+    }  # fmt: skip
+    assert min(profile.values()) > 0
+
+
 @pytest.fixture
 def finished(cli: Cli, folders, task_file: Path, tmp_path: Path) -> Path:
     out = tmp_path / "finished"

@@ -19,16 +19,17 @@ from pfes.models.narrow import Spots, read_at
 from pfes.models.padded import Pass
 from pfes.tasks.batch import Batch
 
+# What a block of attention costs beside its products, in products of one head: measured on a CPU
+BLOCK_COST = 2000
+
 
 @dataclass(frozen=True)
-class Layout:
-    """Where the tokens of a packed row belong; as a plan, how they look at each other."""
+class Block:
+    """Neighbouring examples of like length, which attend together, padded to the longest."""
 
-    length: int  # of the prompt
-    examples: list[int]
-    text: torch.Tensor  # (tokens, width) embedded, all examples one behind the other
-    positions: torch.Tensor  # (length + tokens,)
-    answers: torch.Tensor  # (examples,) places in the row
+    start: int  # places in the row: of its first token, and behind its last
+    stop: int
+    count: int  # examples
     padded: torch.Tensor  # (examples · longest,) the place in the row of each padded token
     packed: torch.Tensor  # (tokens,) the inverse: each token's place among the padded ones
     visible: torch.Tensor  # (examples, longest, length + longest) 0 where seen, else −inf
@@ -42,40 +43,67 @@ class Layout:
 
     def attend(
         self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        length: int,
+        scale: float | None,
+    ) -> torch.Tensor:
+        """Attend within each example and to the prompt, `(rows, tokens, heads, size)`."""
+        rows, heads, _, size = query.shape
+        shared = key.shape[1]  # heads that have keys; the others share them
+        groups, longest = heads // shared, len(self.padded) // self.count
+
+        def own(states: torch.Tensor) -> torch.Tensor:
+            # (rows, heads, examples, longest, size of the states)
+            places = states.index_select(2, self.padded)
+            return places.view(rows, -1, self.count, longest, states.shape[-1])
+
+        def behind_prompt(states: torch.Tensor) -> torch.Tensor:
+            # (rows · examples, shared, length + longest, size)
+            prompt = states[:, None, :, :length].expand(-1, self.count, -1, -1, -1)
+            return torch.cat([prompt, own(states).transpose(1, 2)], dim=3).flatten(0, 1)
+
+        asked = own(query).view(rows, shared, groups, self.count, longest, size)
+        attended = scaled_dot_product_attention(
+            asked.permute(0, 3, 1, 2, 4, 5).reshape(rows * self.count, shared, -1, size),
+            behind_prompt(key),
+            behind_prompt(value),
+            attn_mask=self.mask(rows, groups),
+            scale=scale,
+        )
+        width = attended.shape[-1]
+        attended = attended.reshape(rows, self.count, shared, groups, longest, width)
+        by_token = attended.permute(0, 1, 4, 2, 3, 5).reshape(rows, -1, heads, width)
+        return by_token.index_select(1, self.packed)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the tokens of a packed row belong; as a plan, how they look at each other."""
+
+    length: int  # of the prompt
+    examples: list[int]
+    text: torch.Tensor  # (tokens, width) embedded, all examples one behind the other
+    positions: torch.Tensor  # (length + tokens,)
+    answers: torch.Tensor  # (examples,) places in the row
+    blocks: list[Block]
+
+    def attend(
+        self,
         layer: Any,
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
         scale: float | None,
     ) -> torch.Tensor:
-        """Attend within each example and to the prompt."""
-        rows, heads, tokens, size = query.shape
-        shared = key.shape[1]  # heads that have keys; the others share them
-        groups, count, length = heads // shared, len(self.examples), self.length
-        longest = len(self.padded) // count
-
-        def own(states: torch.Tensor) -> torch.Tensor:
-            # (rows, heads, examples, longest, size of the states)
-            places = states.index_select(2, self.padded)
-            return places.view(rows, -1, count, longest, states.shape[-1])
-
-        def behind_prompt(states: torch.Tensor) -> torch.Tensor:
-            # (rows · examples, shared, length + longest, size)
-            prompt = states[:, None, :, :length].expand(-1, count, -1, -1, -1)
-            return torch.cat([prompt, own(states).transpose(1, 2)], dim=3).flatten(0, 1)
-
-        asked = own(query).view(rows, shared, groups, count, longest, size)
-        attended = scaled_dot_product_attention(
-            asked.permute(0, 3, 1, 2, 4, 5).reshape(rows * count, shared, -1, size),
-            behind_prompt(key),
-            behind_prompt(value),
-            attn_mask=self.mask(rows, groups).to(query.dtype),
-            scale=scale,
-        )
-        attended = attended.reshape(rows, count, shared, groups, -1, attended.shape[-1])
-        attended = attended.permute(0, 1, 4, 2, 3, 5).reshape(rows, -1, heads, attended.shape[-1])
-        output = attended.new_empty(rows, tokens, heads, attended.shape[-1])
-        output[:, length:] = attended.index_select(1, self.packed)
+        """Attend block by block, and within the prompt."""
+        rows, heads, tokens, _ = query.shape
+        length, groups = self.length, heads // key.shape[1]
+        output = query.new_empty(rows, tokens, heads, value.shape[-1])
+        for block in self.blocks:
+            attended = block.attend(query, key, value, length, scale)
+            output[:, block.start : block.stop] = attended
         if length:
             first = scaled_dot_product_attention(
                 query[:, :, :length],
@@ -157,23 +185,57 @@ def _groups(batch: Batch, length: int, max_tokens: int) -> Iterator[list[int]]:
 
 def _make_layout(batch: Batch, examples: list[int], length: int, embedding: Any) -> Layout:
     device, dtype = embedding.weight.device, embedding.weight.dtype
-    sizes = torch.tensor([len(batch.token_ids[i]) for i in examples])
-    starts = length + sizes.cumsum(0) - sizes
-    longest = int(sizes.max())
-    steps = torch.arange(longest)
-    real = steps < sizes[:, None]  # (examples, longest)
-    # a padded token repeats its example's first: it is computed in attention alone, never read
-    padded = torch.where(real, starts[:, None] + steps, starts[:, None])
-    visible = torch.zeros(len(examples), longest, length + longest, dtype=dtype)
-    visible[..., length:] = torch.full((longest, longest), -torch.inf).triu(1)
-    ids = torch.tensor([token for i in examples for token in batch.token_ids[i]], device=device)
-    answers = torch.tensor([batch.answers[i] for i in examples])
+    rows = [batch.token_ids[i] for i in examples]
+    sizes = [len(row) for row in rows]
+    starts = np.cumsum([length, *sizes])[:-1].tolist()
+    positions = [*range(length), *(length + place for size in sizes for place in range(size))]
+    answers = [start + batch.answers[i] for start, i in zip(starts, examples, strict=True)]
+    blocks = [
+        _make_block(sizes[first:last], starts[first:last], length, device, dtype)
+        for first, last in _blocks(sizes, length)
+    ]
     return Layout(
         length,
         examples,
-        embedding(ids),
-        torch.cat([torch.arange(length), (length + steps).expand_as(real)[real]]).to(device),
-        (starts + answers).to(device),
+        embedding(torch.tensor([token for row in rows for token in row], device=device)),
+        torch.tensor(positions, device=device),
+        torch.tensor(answers, device=device),
+        blocks,
+    )
+
+
+def _blocks(sizes: list[int], length: int) -> list[tuple[int, int]]:
+    """Part ascending sizes so that padding and the number of blocks cost the least together."""
+    best: list[tuple[float, int]] = [(0.0, 0)]  # cost of the first so many, start of their last
+    for last, size in enumerate(sizes, start=1):
+        costs = [
+            (best[first][0] + (last - first) * size * (length + size) + BLOCK_COST, first)
+            for first in range(last)
+        ]
+        best.append(min(costs))
+    parts = []
+    last = len(sizes)
+    while last:
+        parts.append((best[last][1], last))
+        last = best[last][1]
+    return parts[::-1]
+
+
+def _make_block(
+    sizes: list[int], starts: list[int], length: int, device: torch.device, dtype: torch.dtype
+) -> Block:
+    longest = max(sizes)
+    steps = torch.arange(longest)
+    begin = torch.tensor(starts)[:, None]
+    real = steps < torch.tensor(sizes)[:, None]  # (examples, longest)
+    # a padded token repeats its example's first: it is computed in attention alone, never read
+    padded = torch.where(real, begin + steps, begin)
+    visible = torch.zeros(len(sizes), longest, length + longest, dtype=dtype)
+    visible[..., length:] = torch.full((longest, longest), -torch.inf).triu(1)
+    return Block(
+        starts[0],
+        starts[-1] + sizes[-1],
+        len(sizes),
         padded.flatten().to(device),
         real.flatten().nonzero()[:, 0].to(device),
         visible.to(device),

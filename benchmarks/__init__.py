@@ -1,0 +1,1 @@
+"""How fast evaluation is, against peers and against the machine's limit, as ratios in one run."""
