@@ -11,6 +11,7 @@ from benchmarks.plain import largest_difference, plain_logprobs
 from benchmarks.timing import Row, in_turns
 from pfes.models.base import Floats
 from pfes.models.local import LocalModel
+from pfes.models.packed import PackedEvaluator
 from pfes.objective import Objective
 from pfes.tasks.batch import Batch
 
@@ -57,7 +58,8 @@ def _row(name: str, model: LocalModel, batch: Batch, soft: Floats, bar: float, r
 def against_limit() -> Iterator[Row]:
     """The limit: every token through every matrix of the layers, and nothing else."""
     model, batch, soft = causal_model(), objective(50).batch, prompt(50)
-    tokens = 50 + sum(map(len, batch.token_ids))
+    (layout,) = PackedEvaluator(model.module, []).layouts(batch, 50, 4096)
+    tokens = len(layout.positions)  # each only once
     layers = model.module.base_model.layers
     matrices = [m.weight for m in layers.modules() if isinstance(m, torch.nn.Linear)]
     inputs = {width: torch.randn(tokens, width) for width in {m.shape[1] for m in matrices}}

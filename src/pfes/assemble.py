@@ -51,7 +51,7 @@ def load_run_task(config: RunConfig) -> Task:
 def open_model(config: RunConfig, spec: TaskSpec) -> LanguageModel:
     """Load the model, but first its tokenizer alone, to check the task's words with."""
     verbalizer_tokens(spec, load_tokenizer(config.model, config.trust_remote_code))
-    return load_model(
+    model = load_model(
         config.model,
         device=config.device,
         dtype=config.dtype,
@@ -59,6 +59,8 @@ def open_model(config: RunConfig, spec: TaskSpec) -> LanguageModel:
         trust_remote_code=config.trust_remote_code,
         max_batch_tokens=config.max_batch_tokens,
     )
+    model.batch_tokens = config.batch_tokens or model.batch_tokens
+    return model
 
 
 def resolve(config: RunConfig, method: Method, model: LanguageModel) -> RunConfig:

@@ -9,6 +9,7 @@ import torch
 from pfes.errors import PfesError
 from pfes.models.fast import _by_pair
 from pfes.models.local import LocalModel
+from pfes.models.packed import common_tokens
 from pfes.models.padded import padded_passes
 from pfes.tasks.batch import Batch, Placement, encode
 from pfes.tasks.spec import TaskSpec
@@ -144,6 +145,29 @@ def test_a_longer_neighbour_changes_nothing(name: str) -> None:
         np.testing.assert_allclose(
             model.logprobs(prompts, single)[0, 0], model.logprobs(prompts, batch)[0, i], atol=1e-5
         )
+
+
+@pytest.mark.parametrize(
+    ("rows", "common"),
+    [
+        (((1, 2, 3), (1, 2, 4, 5)), 2),
+        (((1, 2, 3), (1, 2, 3)), 2),  # the answer's own token stays with its example
+        (((1, 2, 3),), 2),
+        (((1,), (1, 2)), 0),
+        (((4, 2), (1, 2)), 0),
+    ],
+)
+def test_common_words_stand_once(rows: tuple[tuple[int, ...], ...], common: int) -> None:
+    answers = tuple(len(row) - 1 for row in rows)
+    batch = Batch(rows, answers, (5, 6), np.zeros(len(rows), dtype=np.int64))
+    model = make("llama")
+    assert common_tokens(batch) == common
+    soft = torch.from_numpy(prompts_for(model, 2, 3))
+    with torch.inference_mode():
+        found = dict(_by_pair(model._fast.passes(soft, batch, 64)))
+        plain = dict(_by_pair(padded_passes(model.module, "causal", soft, batch, 64)))
+    for pair in plain:
+        np.testing.assert_allclose(found[pair], plain[pair], atol=1e-4)
 
 
 ALL = {"narrow", "prefix", "suffix"}

@@ -1,12 +1,14 @@
 """Causal models without a wasted token: the prompt once, the examples behind it in one row.
 
-A row is `prompt, example 1, example 2, …` without padding. Everything but attention works on single
-tokens and does not see the difference; attention is regrouped so that each example sees the prompt
-and itself.
+A row is `prompt, example 1, example 2, …` without padding; words that all examples begin with, such
+as a template's first, stand once behind the prompt. Everything but attention works on single tokens
+and does not see the difference; attention is regrouped so that each example sees the prompt, the
+common words and itself.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -82,10 +84,10 @@ class Block:
 class Layout:
     """Where the tokens of a packed row belong; as a plan, how they look at each other."""
 
-    length: int  # of the prompt
+    length: int  # of what all examples see: the prompt and their common words
     examples: list[int]
-    text: torch.Tensor  # (tokens, width) embedded, all examples one behind the other
-    positions: torch.Tensor  # (length + tokens,)
+    text: torch.Tensor  # (tokens, width) embedded: the common words, then example by example
+    positions: torch.Tensor  # (prompt + tokens,)
     answers: torch.Tensor  # (examples,) places in the row
     blocks: list[Block]
 
@@ -97,7 +99,7 @@ class Layout:
         value: torch.Tensor,
         scale: float | None,
     ) -> torch.Tensor:
-        """Attend block by block, and within the prompt."""
+        """Attend block by block, and within what all examples see."""
         rows, heads, tokens, _ = query.shape
         length, groups = self.length, heads // key.shape[1]
         output = query.new_empty(rows, tokens, heads, value.shape[-1])
@@ -145,9 +147,10 @@ class PackedEvaluator:
         kept = self._layouts.setdefault(batch, {})
         if (length, max_tokens) not in kept:
             embedding = self._module.get_input_embeddings()
+            common = common_tokens(batch)
             kept[length, max_tokens] = [
-                _make_layout(batch, examples, length, embedding)
-                for examples in _groups(batch, length, max_tokens)
+                _make_layout(batch, examples, common, length, embedding)
+                for examples in _groups(batch, common, max_tokens - length)
             ]
         return kept[length, max_tokens]
 
@@ -167,10 +170,17 @@ class PackedEvaluator:
             return finish(output.logits).flatten(0, 1)
 
 
-def _groups(batch: Batch, length: int, max_tokens: int) -> Iterator[list[int]]:
+def common_tokens(batch: Batch) -> int:
+    """Return how many tokens all examples begin with, before any answer is read."""
+    columns = zip(*batch.token_ids, strict=False)
+    alike = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
+    return min(alike, *batch.answers)
+
+
+def _groups(batch: Batch, common: int, max_tokens: int) -> Iterator[list[int]]:
     """Part the examples, shortest first, into as few rows of like size as the limit allows."""
-    sizes = [len(row) for row in batch.token_ids]
-    room = max(1, max_tokens - length)
+    sizes = [len(row) - common for row in batch.token_ids]
+    room = max(1, max_tokens - common)
     share = sum(sizes) / -(-sum(sizes) // room)  # of each row, if they could be parted evenly
     group: list[int] = []
     used = 0
@@ -183,21 +193,26 @@ def _groups(batch: Batch, length: int, max_tokens: int) -> Iterator[list[int]]:
     yield group
 
 
-def _make_layout(batch: Batch, examples: list[int], length: int, embedding: Any) -> Layout:
+def _make_layout(
+    batch: Batch, examples: list[int], common: int, prompt_length: int, embedding: Any
+) -> Layout:
     device, dtype = embedding.weight.device, embedding.weight.dtype
-    rows = [batch.token_ids[i] for i in examples]
+    length = prompt_length + common
+    rows = [batch.token_ids[i][common:] for i in examples]
     sizes = [len(row) for row in rows]
     starts = np.cumsum([length, *sizes])[:-1].tolist()
     positions = [*range(length), *(length + place for size in sizes for place in range(size))]
-    answers = [start + batch.answers[i] for start, i in zip(starts, examples, strict=True)]
+    places = [batch.answers[i] - common for i in examples]
+    answers = [start + place for start, place in zip(starts, places, strict=True)]
     blocks = [
         _make_block(sizes[first:last], starts[first:last], length, device, dtype)
         for first, last in _blocks(sizes, length)
     ]
+    tokens = [*batch.token_ids[0][:common], *(token for row in rows for token in row)]
     return Layout(
         length,
         examples,
-        embedding(torch.tensor([token for row in rows for token in row], device=device)),
+        embedding(torch.tensor(tokens, device=device)),
         torch.tensor(positions, device=device),
         torch.tensor(answers, device=device),
         blocks,

@@ -5,7 +5,7 @@ keys and values. The cost of an evaluation hardly depends on how long the texts 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -53,6 +53,14 @@ class _Texts:
     positions: torch.Tensor  # (examples · length,)
     visible: torch.Tensor  # (examples, length, longest + length) 0 where seen, else −inf
 
+    masks: dict[int, torch.Tensor] = field(default_factory=dict)
+
+    def mask(self, groups: int) -> torch.Tensor:
+        """Return the mask of queries whose heads in a group stand one behind the other."""
+        if groups not in self.masks:
+            self.masks[groups] = self.visible.repeat(1, groups, 1)[:, None]
+        return self.masks[groups]
+
     def attend(
         self,
         layer: Any,
@@ -74,7 +82,7 @@ class _Texts:
             asked.reshape(count, shared, groups * length, size),
             keys,
             values,
-            attn_mask=self.visible.repeat(1, groups, 1)[:, None],
+            attn_mask=self.mask(groups),
             scale=scale,
         )
         attended = attended.view(count, shared, groups, length, -1).permute(0, 3, 1, 2, 4)
@@ -133,11 +141,12 @@ class SuffixEvaluator:
                         s.new_zeros(len(examples), s.shape[1], longest + length, s.shape[3])
                         for s in states
                     )
-                start = 0
+                start = common = layout.length
                 for i in layout.examples:
-                    stop = start + sizes[i]
+                    stop = start + sizes[i] - common
                     for target, state in zip(memory[layer], states, strict=True):
-                        target[i, :, : sizes[i]] = state[0, :, start:stop]
+                        target[i, :, :common] = state[0, :, :common]
+                        target[i, :, common : sizes[i]] = state[0, :, start:stop]
                     start = stop
         device = layout.positions.device
         steps = torch.arange(length)
