@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"  # told apart with any colour vision
+COLORS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+STYLES = ("-", "--", ":", "-.")
 
 
 def convergence(history: list[dict[str, Any]], path: Path) -> None:
@@ -41,4 +43,49 @@ def convergence(history: list[dict[str, Any]], path: Path) -> None:
     bottom.set_yscale("log")
     bottom.set_ylabel("step size σ")
     bottom.set_xlabel("function evaluations")
+    figure.savefig(path, dpi=150)
+
+
+def study_convergence(
+    histories: dict[tuple[str, str], dict[str, list[list[dict[str, Any]]]]], path: Path
+) -> None:
+    """Draw, for each model and task, the median over seeds of the best loss of every row."""
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    count = len(histories)
+    columns = min(3, count)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(1.2 + 3.4 * columns, 0.8 + 2.6 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).flatten()
+    names = list(dict.fromkeys(row for lines in histories.values() for row in lines))
+    handles = {}
+    for place, ((model, task), lines) in zip(axes, histories.items(), strict=False):
+        for row, seeds in lines.items():
+            ends = [line["evaluations"] for line in min(seeds, key=len)]
+            curves = [
+                np.interp(
+                    ends,
+                    [line["evaluations"] for line in seed],
+                    [np.nan if (v := line["best_loss"]) is None else v for line in seed],
+                )
+                for seed in seeds
+            ]
+            style = STYLES[names.index(row) // len(COLORS) % len(STYLES)]
+            (handles[row],) = place.plot(
+                ends,
+                np.median(curves, axis=0),
+                style,
+                color=COLORS[names.index(row) % len(COLORS)],
+                lw=1.4,
+            )
+        place.set_title(f"{task} · {Path(model).name}", fontsize=9)
+        place.set_xlabel("function evaluations")
+        place.set_ylabel("best training loss")
+    for place in axes[count:]:
+        place.set_visible(False)
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside lower center", ncols=4, frameon=False,
+        fontsize=8,
+    )  # fmt: skip
     figure.savefig(path, dpi=150)

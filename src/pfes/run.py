@@ -22,7 +22,7 @@ from pfes.halving import Halving
 from pfes.loop import Search, Selection, Step
 from pfes.methods import Method, get_method
 from pfes.models.base import Floats, LanguageModel
-from pfes.models.local import LocalModel
+from pfes.models.local import BATCH_TOKENS, LocalModel
 from pfes.objective import Loss, encode_for
 from pfes.result import Result
 from pfes.scoring import Score, interval, score, score_steps
@@ -67,6 +67,8 @@ def run(
             model = open_model(config, task.spec)
     config = resolve(config, method, model)
     if method.optimizer is None:
+        if isinstance(model, LocalModel):  # one that an earlier run used has that run's size
+            model.batch_tokens = config.batch_tokens or BATCH_TOKENS
         _write_config(config, folder)
         found = _unsearched(config, method, model, task)
     else:

@@ -1,0 +1,106 @@
+"""`pfes study`: a grid of runs, carried out in pieces, and its report."""
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pfes.errors import PfesError
+
+study = typer.Typer(help="Carry out and report a grid of runs.", no_args_is_help=True)
+
+File = Annotated[Path, typer.Argument(help="the study's YAML file")]
+Out = Annotated[Path | None, typer.Option(help="folder of its runs [runs/NAME]")]
+Models = Annotated[str | None, typer.Option("--model", help="these models instead, with commas")]
+Tasks = Annotated[str | None, typer.Option(help="these tasks instead, with commas")]
+Seeds = Annotated[str | None, typer.Option(help="these seeds instead, with commas")]
+Budget = Annotated[int | None, typer.Option(min=1, help="function evaluations of every run")]
+DataDir = Annotated[str | None, typer.Option(help="folder with local copies, one per task")]
+
+
+@study.command("run")
+def run_study(
+    file: File,
+    out: Out = None,
+    model: Models = None,
+    tasks: Tasks = None,
+    seeds: Seeds = None,
+    budget: Budget = None,
+    data_dir: DataDir = None,
+    jobs: Annotated[int, typer.Option(min=1, help="processes, which share the cores")] = 1,
+) -> None:
+    """Carry out what is not finished; stop it at any time, and run it again to go on."""
+    from pfes.cli.study_display import follow_study
+    from pfes.studies.carry_out import carry_out
+    from pfes.studies.workers import carry_out_in_processes
+
+    spec, plan, place = _plan(file, out, model, tasks, seeds, budget, data_dir)
+    started = time.perf_counter()
+    one = jobs == 1
+    events = carry_out(plan, place) if one else carry_out_in_processes(plan, place, jobs)
+    try:
+        failed = follow_study(spec.name, plan, events)
+    except KeyboardInterrupt:
+        print(f"\nStopped. Run the same command to go on; runs are in {place}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    for label, message in failed:
+        print(f"failed: {label}: {message}", file=sys.stderr)
+    minutes = (time.perf_counter() - started) / 60
+    print(f"{len(plan) - len(failed)} of {len(plan)} runs are in {place} ({minutes:.1f} min)")
+    if failed:
+        raise typer.Exit(1)
+
+
+@study.command("report")
+def report_study(
+    file: File,
+    out: Out = None,
+    model: Models = None,
+    tasks: Tasks = None,
+    seeds: Seeds = None,
+    budget: Budget = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Turn whatever runs there are into tables and figures, beside them."""
+    from pfes.studies.report import write_report
+
+    spec, plan, place = _plan(file, out, model, tasks, seeds, budget, data_dir)
+    if not place.is_dir():
+        raise PfesError(f"--out {place} does not exist: pfes study run makes it")
+    for path in write_report(spec, plan, place):
+        print(path)
+
+
+def _plan(
+    file: Path,
+    out: Path | None,
+    model: str | None,
+    tasks: str | None,
+    seeds: str | None,
+    budget: int | None,
+    data_dir: str | None,
+) -> tuple[Any, Any, Path]:
+    from pfes.studies import plan_runs, read_study
+
+    spec = read_study(file)
+    changes: dict[str, Any] = {}
+    if model is not None:
+        changes |= {"models": list(_parts(model)), "per_model": {}}
+    if tasks is not None:
+        changes["tasks"] = list(_parts(tasks))
+    if seeds is not None:
+        try:
+            changes["seeds"] = [int(part) for part in _parts(seeds)]
+        except ValueError:
+            raise PfesError(f"--seeds {seeds}: whole numbers, with commas between") from None
+    spec = spec.model_copy(update=changes)
+    given = {"budget": budget, "data_dir": data_dir}
+    overrides = {name: value for name, value in given.items() if value is not None}
+    return spec, plan_runs(spec, overrides), out or Path("runs") / spec.name
+
+
+def _parts(text: str) -> Iterator[str]:
+    return (part.strip() for part in text.split(",") if part.strip())

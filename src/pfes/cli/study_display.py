@@ -1,0 +1,99 @@
+"""Showing a study: one live table on a terminal, a line for each finished run elsewhere."""
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from pfes.errors import PfesError
+from pfes.loop import Step
+from pfes.result import Result
+from pfes.studies.carry_out import RunEvent
+from pfes.studies.plan import PlannedRun
+
+
+@dataclass
+class _Progress:
+    """How far a study is."""
+
+    plan: list[PlannedRun]
+    began: float = field(default_factory=time.perf_counter)
+    done: dict[int, Result] = field(default_factory=dict)
+    failed: dict[int, PfesError] = field(default_factory=dict)
+    running: dict[int, str] = field(default_factory=dict)
+    worked: int = 0  # runs finished in this session
+
+    def take(self, happened: RunEvent) -> None:
+        number, event = happened.number, happened.event
+        if isinstance(event, Result):
+            self.worked += number in self.running
+            self.running.pop(number, None)
+            self.done[number] = event
+        elif isinstance(event, PfesError):
+            self.running.pop(number, None)
+            self.failed[number] = event
+        elif isinstance(event, Step):
+            budget = self.plan[number].config.budget
+            self.running[number] = f"{event.evaluations}/{budget}, best {event.best_loss:.3f}"
+        else:
+            self.running[number] = event.name
+
+    @property
+    def left(self) -> str:
+        """The time left, from the pace of this session."""
+        remaining = len(self.plan) - len(self.done) - len(self.failed)
+        if not self.worked:
+            return "–"
+        seconds = (time.perf_counter() - self.began) / self.worked * remaining
+        return f"{seconds / 3600:.1f} h" if seconds > 5400 else f"{seconds / 60:.0f} min"
+
+
+def follow_study(
+    name: str, plan: list[PlannedRun], events: Iterator[RunEvent]
+) -> list[tuple[str, PfesError]]:
+    """Show a study to its end; return what failed, and why."""
+    progress = _Progress(plan)
+    if sys.stderr.isatty():
+        with Live(console=Console(stderr=True), refresh_per_second=2) as live:
+            for happened in events:
+                progress.take(happened)
+                live.update(_table(name, progress))
+    else:
+        for happened in events:
+            known = happened.number in progress.running
+            progress.take(happened)
+            if known and isinstance(happened.event, Result | PfesError):
+                print(_line(progress, happened), file=sys.stderr, flush=True)
+    return [(_title(plan[number]), error) for number, error in sorted(progress.failed.items())]
+
+
+def _line(progress: _Progress, happened: RunEvent) -> str:
+    event = happened.event
+    outcome = f"{event.metric} {event.test:.4f}" if isinstance(event, Result) else f"{event}"
+    ended = len(progress.done) + len(progress.failed)
+    title = _title(progress.plan[happened.number])
+    return f"{ended}/{len(progress.plan)}  {title}: {outcome}  {progress.left} left"
+
+
+def _table(name: str, progress: _Progress) -> Table:
+    title = f"{name}: {len(progress.done)} of {len(progress.plan)} runs, {progress.left} left"
+    if progress.failed:
+        title += f", {len(progress.failed)} failed"
+    table = Table(title=title, title_justify="left")
+    for column in ("run", "seed", "where it is"):
+        table.add_column(column)
+    for number, where in sorted(progress.running.items()):
+        table.add_row(_title(progress.plan[number]), str(progress.plan[number].config.seed), where)
+    for number in list(progress.done)[-5:]:
+        result = progress.done[number]
+        shown = f"{result.metric} {result.test:.4f}"
+        table.add_row(_title(progress.plan[number]), str(result.seed), shown, style="dim")
+    return table
+
+
+def _title(run: PlannedRun) -> str:
+    return f"{run.label} · {run.config.task} · {run.config.model} · seed {run.config.seed}"

@@ -1,0 +1,61 @@
+"""Carrying out the runs of a study: what is finished stays, what was begun goes on."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pfes.assemble import open_model
+from pfes.config import RunConfig, make_config
+from pfes.errors import PfesError
+from pfes.folder import RunFolder
+from pfes.models.base import LanguageModel
+from pfes.run import Event, finished, run
+from pfes.studies.plan import PlannedRun
+from pfes.tasks.spec import read_spec
+
+
+@dataclass(frozen=True)
+class RunEvent:
+    """Something that happened in one run of a study."""
+
+    number: int  # place in the plan
+    event: Event | PfesError  # an error ends that run, not the study
+
+
+def carry_out(
+    plan: list[PlannedRun], out: Path, numbers: Iterable[int] | None = None
+) -> Iterator[RunEvent]:
+    """Carry out what is not finished, one run after the other; a model stays loaded while used.
+
+    `numbers` are the runs to carry out, by their place in the plan; all unless given.
+    """
+    model: LanguageModel | None = None
+    loaded = ""
+    for number in range(len(plan)) if numbers is None else numbers:
+        planned = plan[number]
+        folder = RunFolder(out / planned.folder)
+        ended = finished(folder)
+        if ended is not None:
+            yield RunEvent(number, ended)
+            continue
+        try:
+            if model is None or loaded != _needs(planned.config):
+                model, loaded = _open(planned.config), _needs(planned.config)
+            folder.path.mkdir(parents=True, exist_ok=True)
+            begun = folder.config.exists()
+            # a run that was begun has its config resolved: it must go on with the same one
+            config = make_config(**folder.read_json(folder.config)) if begun else planned.config
+            for event in run(config, folder, resume=begun, model=model):
+                yield RunEvent(number, event)
+        except PfesError as error:
+            yield RunEvent(number, error)
+
+
+def _open(config: RunConfig) -> LanguageModel:
+    return open_model(config, read_spec(config.task)[0])
+
+
+def _needs(config: RunConfig) -> str:
+    """Return what a loaded model depends on."""
+    names = ("model", "device", "dtype", "device_map", "trust_remote_code", "max_batch_tokens")
+    return repr([getattr(config, name) for name in names])

@@ -1,0 +1,109 @@
+"""A study as data: defaults plus what differs, expanded to runs."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from pfes.config import RunConfig, make_config
+from pfes.errors import PfesError
+from pfes.methods import get_method
+from pfes.tasks.spec import one_line, validation_message
+
+FOREVER = {"device", "data_dir"}  # where a run takes place, not what it is: no part of its hash
+
+
+class StudySpec(BaseModel):
+    """A grid of runs: every row on every model, task and seed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(min_length=1)
+    title: str = ""
+    paper: str | None = Field(None, description="the table of the paper that this study repeats")
+    defaults: dict[str, Any] = Field({}, description="settings of every run")
+    models: list[str] = Field(min_length=1)
+    tasks: list[str] = Field(min_length=1)
+    seeds: list[int] = Field([0, 1, 42, 43, 100], min_length=1)
+    rows: list[dict[str, Any]] = Field(
+        min_length=1, description="what is compared: a label, and settings that differ"
+    )
+    per_model: dict[str, dict[str, Any]] = Field({}, description="settings by model")
+
+    @model_validator(mode="after")
+    def _labels(self) -> "StudySpec":
+        labels = [row_label(row) for row in self.rows]
+        double = next((label for label in labels if labels.count(label) > 1), None)
+        if double is not None:
+            raise ValueError(f"rows: two are called {double!r}; give them labels")
+        unknown = set(self.per_model) - set(self.models)
+        if unknown:
+            raise ValueError(f"per_model: {sorted(unknown)[0]!r} is not one of the models")
+        return self
+
+
+def row_label(row: dict[str, Any]) -> str:
+    """Return what a row is called: its label, or its settings."""
+    if "label" in row:
+        return str(row["label"])
+    return ", ".join(str(v) if k == "method" else f"{k} {v}" for k, v in row.items())
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of a study; `key` identifies its config, whatever the study is called."""
+
+    label: str
+    config: RunConfig
+    key: str
+
+    @property
+    def folder(self) -> str:
+        """The name of its run folder."""
+        parts = (self.label, Path(self.config.model).name, Path(self.config.task).stem)
+        text = "-".join([*parts, str(self.config.seed), self.key])
+        return "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in text)
+
+
+def read_study(path: str | Path) -> StudySpec:
+    """Read a study's YAML file."""
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise PfesError(f"study file {path} does not exist") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise PfesError(f"study file {path} cannot be read: {one_line(error)}") from None
+    try:
+        return StudySpec.model_validate(content)
+    except ValidationError as error:
+        raise PfesError(f"study file {path}: {validation_message(error)}") from None
+
+
+def plan_runs(spec: StudySpec, overrides: dict[str, Any]) -> list[PlannedRun]:
+    """Return the runs of a study, seed by seed, so that every cell soon has something to show.
+
+    Settings of a row stand over those of its model, those over the study's defaults, and
+    `overrides`, which come from the command line, over all.
+    """
+    runs = []
+    for seed in spec.seeds:
+        for model in spec.models:
+            for task in spec.tasks:
+                for row in spec.rows:
+                    own = {name: value for name, value in row.items() if name != "label"}
+                    cell = {"model": model, "task": task, "seed": seed}
+                    settings = spec.defaults | spec.per_model.get(model, {}) | own | cell
+                    config = make_config(**settings | overrides)
+                    get_method(config.method)
+                    runs.append(PlannedRun(row_label(row), config, config_key(config)))
+    return runs
+
+
+def config_key(config: RunConfig) -> str:
+    """Return a short hash of what a run is a function of."""
+    content = {k: v for k, v in config.model_dump().items() if k not in FOREVER}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]

@@ -1,0 +1,79 @@
+"""Studies as data: expansion, keys, mistakes."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pfes.errors import PfesError
+from pfes.studies import StudySpec, plan_runs, read_study
+
+BASE = {
+    "name": "s",
+    "models": ["a", "b"],
+    "tasks": ["sst2", "rte"],
+    "seeds": [0, 1],
+    "defaults": {"budget": 40, "sigma0": 0.5},
+    "per_model": {"b": {"budget": 80, "prompt_length": 7}},
+    "rows": [{"method": "manual"}, {"method": "saes-id-cr", "beta": 2, "budget": 10}],
+}
+
+
+def test_every_row_on_every_model_task_and_seed() -> None:
+    runs = plan_runs(StudySpec.model_validate(BASE), {})
+    assert len(runs) == 2 * 2 * 2 * 2
+    assert len({run.key for run in runs}) == len({run.folder for run in runs}) == len(runs)
+    assert [run.config.seed for run in runs] == [0] * 8 + [1] * 8
+
+
+def test_what_differs_stands_over_the_defaults() -> None:
+    runs = plan_runs(StudySpec.model_validate(BASE), {})
+    budgets = {(run.config.model, run.config.method): run.config.budget for run in runs}
+    assert budgets == {
+        ("a", "manual"): 40, ("b", "manual"): 80, ("a", "saes-id-cr"): 10, ("b", "saes-id-cr"): 10,
+    }  # fmt: skip
+    assert {run.config.budget for run in plan_runs(StudySpec(**BASE), {"budget": 5})} == {5}
+
+
+def test_a_key_is_of_what_a_run_is_not_of_where() -> None:
+    spec = StudySpec.model_validate(BASE)
+    keys = [run.key for run in plan_runs(spec, {})]
+    assert keys == [run.key for run in plan_runs(spec, {"data_dir": "elsewhere"})]
+    assert not set(keys) & {run.key for run in plan_runs(spec, {"shots": 4})}
+
+
+def test_a_label_cannot_leave_the_folder() -> None:
+    rows = [{"label": "../../x β=1/2", "method": "manual"}]
+    run = plan_runs(StudySpec.model_validate(BASE | {"rows": rows}), {})[0]
+    assert "/" not in run.folder
+    assert not run.folder.startswith("..-")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rows": [{"method": "manual"}, {"method": "manual"}]}, "two are called"),
+        ({"per_model": {"c": {}}}, "not one of the models"),
+        ({"tasks": []}, "tasks"),
+        ({"other": 1}, "other"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, change: dict, words: str) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(yaml.safe_dump(BASE | change))
+    with pytest.raises(PfesError, match=words) as caught:
+        read_study(file)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("row", [{"method": "none"}, {"method": "saes", "budget": 0}])
+def test_a_wrong_setting_is_found_before_anything_runs(row: dict) -> None:
+    with pytest.raises(PfesError):
+        plan_runs(StudySpec.model_validate(BASE | {"rows": [row]}), {})
+
+
+@pytest.mark.parametrize("file", sorted((Path(__file__).parents[2] / "studies").glob("*.yaml")))
+def test_the_studies_that_come_with_pfes_are_valid(file: Path) -> None:
+    spec = read_study(file)
+    assert spec.name == file.stem
+    assert plan_runs(spec, {})

@@ -1,0 +1,165 @@
+"""Whole studies on a tiny model: killed, resumed, mended, reported."""
+
+import csv
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pfes.result import Result
+from pfes.studies import StudySpec, plan_runs
+from pfes.studies.table import make_tables
+
+ROWS = [
+    {"method": "manual"},
+    {"label": "SaES <b>", "method": "saes-id-cr"},
+    {"label": "one_1", "method": "one-plus-one"},
+]
+COMMAND = [sys.executable, "-c", "from pfes.cli import main; main()", "study"]
+
+
+@pytest.fixture
+def study_file(folders, task_file: Path, tmp_path: Path) -> Path:
+    content = {
+        "name": "tiny",
+        "models": [str(folders("llama"))],
+        "tasks": [str(task_file)],
+        "seeds": [0, 1],
+        "defaults": {"budget": 24, "population": 6, "shots": 4, "prompt_length": 2}
+        | {"eval_every": 12, "test_limit": 12},
+        "rows": ROWS,
+    }
+    file = tmp_path / "tiny.yaml"
+    file.write_text(yaml.safe_dump(content))
+    return file
+
+
+def call(*arguments: object) -> subprocess.CompletedProcess:
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def results(out: Path) -> dict[str, dict]:
+    found = {}
+    for file in out.glob("*/result.json"):
+        found[file.parent.name] = json.loads(file.read_text())
+        for name in ("seconds_per_evaluation", "profile", "environment"):
+            del found[file.parent.name][name]
+    return found
+
+
+def test_killed_mended_and_reported(study_file: Path, tmp_path: Path) -> None:
+    whole, parted = tmp_path / "whole", tmp_path / "parted"
+    done = call("run", study_file, "--out", whole)
+    assert done.returncode == 0, done.stderr
+    assert "6 of 6 runs" in done.stdout
+    assert done.stderr.count("accuracy") == 6
+
+    for wanted in (1, 3):
+        process = subprocess.Popen(
+            [*COMMAND, "run", str(study_file), "--out", str(parted)], stderr=subprocess.DEVNULL
+        )
+        for _ in range(3000):
+            if len(list(parted.glob("*/result.json"))) >= wanted or process.poll() is not None:
+                break
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert 3 <= len(results(parted)) < 6
+    done = call("run", study_file, "--out", parted, "--jobs", 2)
+    assert done.returncode == 0, done.stderr
+    assert results(whole) == results(parted)
+
+    # one run deleted: that one alone is made again
+    gone = sorted(results(parted))[0]
+    before = {file: file.stat().st_mtime_ns for file in parted.glob("*/result.json")}
+    for file in (parted / gone).iterdir():
+        file.unlink()
+    done = call("run", study_file, "--out", parted)
+    assert done.returncode == 0
+    after = {file: file.stat().st_mtime_ns for file in parted.glob("*/result.json")}
+    assert {file.parent.name for file in before if before[file] != after[file]} == {gone}
+    assert results(whole) == results(parted)
+
+    done = call("report", study_file, "--out", parted)
+    assert done.returncode == 0, done.stderr
+    names = {Path(line).name for line in done.stdout.splitlines()}
+    assert names == {
+        "table.md", "table.tex", "table.csv", "comparisons.md", "convergence.png",
+    }  # fmt: skip
+    text = (parted / "table.md").read_text()
+    assert "6 of 6 runs" in text
+    assert "SaES &lt;b>" in text
+    assert r"one\_1" in (parted / "table.tex").read_text()
+    with (parted / "table.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    found = {key: value["test"] for key, value in results(parted).items()}
+    for line in lines:
+        own = [100 * test for key, test in found.items() if key.startswith(line["row"][:4])]
+        assert float(line["mean"]) == pytest.approx(statistics.mean(own))
+        assert float(line["deviation"]) == pytest.approx(statistics.stdev(own))
+
+
+def test_a_run_that_cannot_be_made_is_reported_and_the_rest_goes_on(
+    study_file: Path, tmp_path: Path
+) -> None:
+    content = yaml.safe_load(study_file.read_text())
+    content["rows"] = [{"method": "manual"}, {"method": "saes-id-cr", "beta": "auto"}]
+    content["seeds"] = [0]
+    study_file.write_text(yaml.safe_dump(content))
+    done = call("run", study_file, "--out", tmp_path / "out")
+    assert done.returncode == 1
+    assert "--beta auto needs a budget of at least" in done.stderr
+    assert "1 of 2 runs" in done.stdout
+    assert call("report", study_file, "--out", tmp_path / "out").returncode == 0
+    assert "1 of 2 runs" in (tmp_path / "out/table.md").read_text()
+    assert "–" in (tmp_path / "out/table.md").read_text()
+
+
+def test_a_study_follows_its_parent_into_the_grave(study_file: Path, tmp_path: Path) -> None:
+    """Workers of a killed study stop by themselves."""
+    content = yaml.safe_load(study_file.read_text())
+    content["defaults"]["budget"] = 100_000
+    study_file.write_text(yaml.safe_dump(content))
+    command = [*COMMAND, "run", str(study_file), "--out", str(tmp_path / "out"), "--jobs", "2"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    for _ in range(3000):
+        if len(list(tmp_path.glob("out/*/history.jsonl"))) >= 2:
+            break
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    sizes: list[int] = []
+    for _ in range(600):
+        sizes.append(sum(f.stat().st_size for f in tmp_path.glob("out/*/history.jsonl")))
+        if len(sizes) > 20 and len(set(sizes[-20:])) == 1:
+            return
+        time.sleep(0.05)
+    pytest.fail("the workers go on")
+
+
+def test_ranks_and_missing_cells() -> None:
+    spec = StudySpec.model_validate(
+        {"name": "x", "models": ["m"], "tasks": ["sst2"], "seeds": [0, 1], "rows": ROWS}
+    )
+    plan = plan_runs(spec, {})
+
+    def result(test: float) -> Result:
+        return Result.model_construct(test=test)
+
+    (table,) = make_tables(plan, {0: result(0.5), 3: result(0.7), 1: result(0.8)})
+    assert [table.rank(row, "sst2") for row in table.rows] == [2, 1, None]
+    assert table.cells["manual", "sst2"].text() == "60.00 ± 14.14"
+    assert table.cells["SaES <b>", "sst2"].text() == "80.00 (1/2)"
+    assert table.cells["one_1", "sst2"].text() == "–"
+    assert "**80.00 (1/2)**" in table.markdown()
+    assert r"\underline{60.00 $\pm$ 14.14}" in table.latex()
+    assert os.linesep not in table.rows[0]
