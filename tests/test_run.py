@@ -119,6 +119,14 @@ def test_stopping_between_steps(
     compare(tmp_path / "whole", tmp_path / "parted")
 
 
+@pytest.mark.parametrize("method", ["saes-id", "one-plus-one-id-cr"])
+def test_stopping_with_early_rejection(task_file: Path, tmp_path: Path, method: str) -> None:
+    changes = {"early_rejection": True, "method": method, "budget": 60, "population": 10}
+    list(start(task_file, tmp_path / "whole", **changes))
+    stop_and_resume(task_file, tmp_path / "parted", 2, **changes)
+    compare(tmp_path / "whole", tmp_path / "parted")
+
+
 @pytest.mark.parametrize("stop", [1, 6, 13, 20, 21, 25, 29])
 def test_stopping_while_betas_are_tried(task_file: Path, tmp_path: Path, stop: int) -> None:
     changes = {"beta": "auto", "budget": 90, "population": 3}

@@ -13,7 +13,7 @@ from pfes.objective import Objective
 from pfes.result import Result
 from pfes.run import run
 from pfes.seeds import stream
-from pfes.spaces import FullSpace, RandomSubspace
+from pfes.spaces import FullSpace, RandomSubspace, TokenSpace
 from pfes.tasks import load_task
 from tests.stand_in import StandIn
 
@@ -97,3 +97,26 @@ def test_full_space_cma_that_does_not_fit_is_refused(task_file: Path, tmp_path: 
     with pytest.raises(PfesError, match=r"51,200 dimensions needs about \d+\.\d GB") as caught:
         list(run(make_config(**settings), RunFolder(tmp_path), model=Wide()))
     assert "\n" not in str(caught.value)
+
+
+def test_tokens_of_another_vocabulary_travel_as_text() -> None:
+    model, other = StandIn(), {1: "a great film", 2: "dull", 3: ""}
+
+    def decode(tokens: list[int]) -> str:
+        return " ".join(other[token] for token in tokens)
+
+    space = TokenSpace(model, decode, foreign=True, longest=4)
+    vectors = np.array([[1, 2], [2, 2], [3, 3]])
+    prompts = space.prompts(vectors)
+    for vector, prompt in zip(vectors, prompts, strict=True):
+        ids = model.tokenizer(decode(vector.tolist()), add_special_tokens=False)["input_ids"]
+        np.testing.assert_array_equal(prompt, model.embed(ids[:4]))
+    assert space.text(vectors[0]) == "a great film dull"
+
+
+def test_prompts_of_several_lengths_have_the_values_of_each_alone(task_file: Path) -> None:
+    objective = Objective(StandIn(), load_task(task_file, shots=4), 4)
+    rng = np.random.default_rng(0)
+    prompts = [rng.standard_normal((length, 6)).astype(np.float32) for length in (3, 1, 4, 1, 0)]
+    alone = [objective.values(prompt[None])[0] for prompt in prompts]
+    np.testing.assert_array_equal(objective.values(prompts), alone)

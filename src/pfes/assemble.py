@@ -1,5 +1,7 @@
 """The parts of a run, made from its config: task, model, space, optimizer, search."""
 
+import math
+
 import numpy as np
 
 from pfes.baselines.vocabulary import candidate_tokens
@@ -7,7 +9,7 @@ from pfes.clock import Clock
 from pfes.config import BETA, RunConfig
 from pfes.early import EarlyRejection
 from pfes.errors import PfesError
-from pfes.halving import Halving
+from pfes.halving import WINNERS_SHARE, Halving
 from pfes.loop import Search, Validation
 from pfes.memory import available_memory
 from pfes.methods import METHODS, Method
@@ -66,7 +68,7 @@ def open_model(config: RunConfig, spec: TaskSpec) -> LanguageModel:
 def resolve(config: RunConfig, method: Method, model: LanguageModel) -> RunConfig:
     """Fill in what depends on the method and the model, so that the config says it all."""
     if method.optimizer is None:
-        return config.model_copy(update={"prompt_length": None, "beta": None, "sigma0": None})
+        return config
     assert method.sigma0 is not None
     length, beta = config.prompt_length, config.beta
     if length is None and method.space != "tokens" and config.init.startswith(TEXT):
@@ -88,11 +90,14 @@ def resolve(config: RunConfig, method: Method, model: LanguageModel) -> RunConfi
     )
 
 
-def fit_batches(config: RunConfig, model: LocalModel, task: Task, prompt: Floats) -> RunConfig:
+def fit_batches(
+    config: RunConfig, method: Method, model: LocalModel, task: Task, prompt: Floats
+) -> RunConfig:
     """Set how many tokens a forward pass has: the config's figure, or measured and put there."""
     if config.batch_tokens is None:
         batch = encode_for(model, task.spec, task.train, len(prompt), config.placement)
-        tokens = calibrate(model, prompt, batch, config.population)
+        together = {"one-plus-one": 1, "zosgd": 2}.get(str(method.optimizer), config.population)
+        tokens = calibrate(model, prompt, batch, together)
         config = config.model_copy(update={"batch_tokens": tokens})
     assert config.batch_tokens is not None
     model.batch_tokens = config.batch_tokens
@@ -178,7 +183,8 @@ class _Parts:
         if method.optimizer == "one-plus-one":
             return OnePlusOneES(x0, self.sigma0, dimension, self.seed)
         if method.optimizer == "zosgd":
-            steps = -(-config.budget // 2)
+            budget = config.budget * (WINNERS_SHARE if config.beta == "auto" else 1)
+            steps = math.ceil(budget / 2)
             return ZOSGD(x0, self.sigma0, config.radius, config.schedule, steps, self.seed)
         if method.optimizer == "cmaes":
             _check_memory(x0.size)

@@ -5,26 +5,34 @@ bound is beyond what a candidate has to reach, no decision depends on its value 
 """
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pfes.models.base import Floats
 from pfes.objective import Doubles, Evaluation, Loss, Objective
+from pfes.tasks.batch import Batch
 
 PARTS = 4  # in which the examples are evaluated, hardest first
-SLACK = 1e-6  # rounding may leave a loss, which is not negative, this much below zero
+SLACK = 1e-5  # rounding may leave a loss, which is not negative, this much below zero
 
 
 class EarlyRejection:
     """Evaluates prompts one by one, each until its value, or that it does not matter, is known."""
 
     def __init__(self, objective: Objective, loss: Loss, initial: Floats) -> None:
-        self._model, self._loss = objective.model, loss
+        self._model, self._batch, self._loss = objective.model, objective.batch, loss
         self._labels = objective.batch.labels
-        logprobs = self._model.logprobs(initial[None], objective.batch)
-        hardest_first = np.argsort(-loss.by_example(logprobs, self._labels)[0], kind="stable")
-        self._parts = [part for part in np.array_split(hardest_first, PARTS) if len(part)]
-        self._batches = [objective.batch.take(part) for part in self._parts]
+        self._initial = initial
+
+    @cached_property
+    def _parts(self) -> list[tuple[NDArray[np.int64], Batch]]:
+        """The examples in parts, hardest first for the initial prompt."""
+        logprobs = self._model.logprobs(self._initial[None], self._batch)
+        losses = self._loss.by_example(logprobs, self._labels)[0]
+        parts = np.array_split(np.argsort(-losses, kind="stable"), PARTS)
+        return [(part, self._batch.take(part)) for part in parts if len(part)]
 
     def __call__(
         self, prompts: Sequence[Floats] | Floats, bar: Callable[[Doubles], float]
@@ -41,7 +49,7 @@ class EarlyRejection:
     def _value(self, prompt: Floats, limit: float) -> tuple[float, bool]:
         losses = np.zeros(len(self._labels))
         limit += SLACK * (1 + self._loss.beta)
-        for done, (part, batch) in enumerate(zip(self._parts, self._batches, strict=True), start=1):
+        for done, (part, batch) in enumerate(self._parts, start=1):
             logprobs = self._model.logprobs(prompt[None], batch)
             losses[part] = self._loss.by_example(logprobs, batch.labels)[0]
             if done < len(self._parts) and losses.mean() > limit:

@@ -13,6 +13,8 @@ BETAS = (1.0, 0.1, 10.0, 0.01, 100.0)
 SURVIVORS = (2, 1)  # of the first and the second round
 ROUNDS = len(SURVIVORS) + 1  # the last one is the winner's alone
 SHARE = ROUNDS * len(BETAS)  # the first round gives each β this part of the budget
+# what the best β gets of the budget, in all: its part of the first round, of the second, the third
+WINNERS_SHARE = 1 / SHARE + 1 / (ROUNDS * SURVIVORS[0]) + 1 / ROUNDS
 
 
 @dataclass(frozen=True)

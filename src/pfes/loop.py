@@ -33,11 +33,11 @@ class Step:
     evaluations: int  # spent so far
     losses: list[float]  # of this generation's candidates
     partial: list[int]  # places in `losses` of lower bounds, of candidates rejected early
-    best_loss: float  # of any candidate so far
+    best_loss: float  # of any candidate so far; where several β are tried, under this one
     sigma: float
     seconds: float  # spent on asking, evaluating and telling so far; without validation
     validation: Validation | None
-    selected: bool  # whether the solution validated here is the best so far
+    selected: bool  # whether the solution validated here is the best so far, of this β
     beta: float | None = None  # the β tried in this step, where a run tries several
 
 

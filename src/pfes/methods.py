@@ -8,7 +8,6 @@ from pfes.errors import PfesError
 from pfes.tasks.spec import Family
 
 PAPER = "the paper"
-BOTH = ("masked", "causal")
 
 
 @dataclass(frozen=True)

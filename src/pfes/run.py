@@ -78,7 +78,7 @@ def run(
         if isinstance(model, LocalModel):
             yield Stage("measuring batch size")
             with clock.measure("loading"):
-                config = fit_batches(config, model, task, initial)
+                config = fit_batches(config, method, model, task, initial)
         _write_config(config, folder)
         yield from _steps(search, folder, resume, clock)
         found = _searched(config, method, search, space, initial, task.spec)
@@ -248,8 +248,9 @@ def prepare(
     if folder is None or not (resume and folder.config.exists()):
         return make_config(**settings), False
     config = make_config(**folder.read_json(folder.config))
-    for name, value in settings.items():
-        kept = getattr(config, name)
+    given = make_config(**{"model": config.model, "task": config.task} | settings)
+    for name in settings:
+        kept, value = getattr(config, name), getattr(given, name)
         if value != kept:
             raise PfesError(
                 f"--{name.replace('_', '-')}: this run has {kept!r}, not {value!r}; "

@@ -78,7 +78,8 @@ def score_steps(
     answers: list[Floats] = []
     positions: list[Ints] = []
     for start in range(0, len(batch), SLICE):
-        part = batch.take(range(start, min(start + SLICE, len(batch))))
+        whole = len(batch) <= SLICE  # what a model keeps for a batch is then found again
+        part = batch if whole else batch.take(range(start, min(start + SLICE, len(batch))))
         if ranks:
             logprobs, where = model.ranks(prompt[None], part)
             if where is not None:

@@ -76,6 +76,30 @@ def test_search_evaluate_predict(
         assert line["label"] == max(line["probabilities"], key=line["probabilities"].get)
 
 
+def test_the_same_command_resumes(cli: Cli, folders, task_file: Path, tmp_path: Path) -> None:
+    changes = {"beta": 0.1, "seed": 3, "early_rejection": None}
+    command = search(folders("llama"), task_file, tmp_path / "run", **changes)
+    command = [part for part in command if part is not None]
+    assert cli(*command)[0] == 0
+    (tmp_path / "run/result.json").unlink()
+    code, _, log = cli(*command, "--resume")
+    assert code == 0, log
+    other = ["0.2" if part == 0.1 else part for part in command]
+    code, _, log = cli(*other, "--resume")
+    assert code == 2
+    assert "--beta: this run has 0.1, not 0.2" in log
+
+
+def test_beta_auto_draws_the_chosen_one(cli: Cli, folders, task_file: Path, tmp_path: Path) -> None:
+    changes = {"beta": "auto", "budget": 90}
+    code, shown, log = cli(*search(folders("llama"), task_file, tmp_path / "run", **changes))
+    assert code == 0, log
+    assert "β = " in shown
+    result = json.loads((tmp_path / "run/result.json").read_text())
+    assert sum(trial["evaluations"] for trial in result["beta_trials"]) == 90
+    assert (tmp_path / "run/convergence.png").exists()
+
+
 def test_a_prompt_behind_the_text_stays_there(
     cli: Cli, folders, task_file: Path, tmp_path: Path
 ) -> None:
@@ -102,7 +126,7 @@ def test_profile_says_where_the_time_went(
 ) -> None:
     code, _, log = cli(*search(folders("llama"), task_file, tmp_path / "run"), "--profile")
     assert code == 0
-    for words in ("evaluating candidates", "telling the optimizer", "checkpoints", "encoding"):
+    for words in ("evaluating candidates", "telling the optimizer", "checkpoints", "preparing"):
         assert words in log
     profile = json.loads((tmp_path / "run/result.json").read_text())["profile"]
     assert set(profile) == {

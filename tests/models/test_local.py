@@ -103,7 +103,7 @@ def test_a_prompt_behind_the_text(name: str, max_tokens: int, length: int) -> No
 
 def test_texts_beyond_the_memory_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make("llama")
-    monkeypatch.setattr("pfes.models.suffix.available_memory", lambda: 0)
+    monkeypatch.setattr("pfes.models.suffix.available_memory", lambda _: 0)
     batch = batch_of(model, "suffix")
     prompts = prompts_for(model, 1, 3)
     for _ in range(2):

@@ -47,6 +47,7 @@ class RLPrompt(Optimizer):
         barred[len(tokenizer) :] = True
         barred[list(tokenizer.all_special_ids)] = True
         self._barred = barred.to(device)
+        self._top = min(TOP, int((~barred).sum()))
         self._policy = self._make_network(width).to(device)
         self._target = copy.deepcopy(self._policy)
         self._adam = torch.optim.Adam(self._policy.parameters(), learning_rate)
@@ -79,7 +80,7 @@ class RLPrompt(Optimizer):
         for _ in range(self._mean.size):
             # in full each time: a prompt is a handful of tokens
             states.append(self._body(input_ids=tokens).last_hidden_state[:, -1].float())
-            top, places = self._values(self._policy, states[-1]).topk(1 if greedy else TOP)
+            top, places = self._values(self._policy, states[-1]).topk(1 if greedy else self._top)
             shares = top.double().softmax(-1).cumsum(-1).cpu().numpy()
             uniform = self._rng.random((prompts, 1))  # ~ U[0, 1)
             chosen = torch.from_numpy((shares[:, :-1] < uniform).sum(axis=1, keepdims=True))

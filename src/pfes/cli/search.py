@@ -58,7 +58,7 @@ def run_and_show(
             f"\nStopped. Continue with: pfes search --out {folder.path} --resume", file=sys.stderr
         )
         raise typer.Exit(INTERRUPTED) from None
-    _draw(folder)
+    _draw(folder, result)
     show_result(result, folder, as_json)
     return result
 
@@ -74,10 +74,11 @@ def check_names(config: RunConfig) -> None:
     model_source(config.model)
 
 
-def _draw(folder: RunFolder) -> None:
+def _draw(folder: RunFolder, result: Result) -> None:
     from pfes.figures import convergence
 
-    history = folder.read_history()
+    # of several β, the one that was chosen: losses under another are not comparable
+    history = [line for line in folder.read_history() if line["beta"] in (None, result.beta)]
     if history:  # a method that does not search leaves none
         convergence(history, folder.path / "convergence.png")
 

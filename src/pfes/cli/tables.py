@@ -58,7 +58,7 @@ PARTS = {
     "validation": "validating solutions",
     "testing": "testing, at the end",
     "loading": "loading the model, measuring its batch size",
-    "data": "reading and encoding the task",
+    "data": "reading the task, preparing the search",
     "disk": "writing history and checkpoints",
 }
 

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,13 @@ def calibrate(model: LocalModel, prompt: Floats, batch: Batch, candidates: int) 
     name = _name(model, prompt, batch, candidates)
     known = _read(file)
     if name not in known:
-        known[name] = _measure(model, prompt, batch, candidates)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_suffix(f".{os.getpid()}.tmp")
-        draft.write_text(json.dumps(known, indent=1))
-        draft.replace(file)
+        measured = _measure(model, prompt, batch, candidates)
+        known = {name: measured} | _read(file)  # another process may have been first
+        with suppress(OSError):  # without a cache the choice is kept in the run's config alone
+            file.parent.mkdir(parents=True, exist_ok=True)
+            draft = file.with_suffix(f".{os.getpid()}.tmp")
+            draft.write_text(json.dumps(known, indent=1))
+            draft.replace(file)
     return known[name]
 
 
@@ -53,16 +56,15 @@ def _measure(model: LocalModel, prompt: Floats, batch: Batch, candidates: int) -
         if tokens not in times:
             model.batch_tokens = tokens
             row = len(prompt) + sum(len(row) for row in batch.token_ids)
-            count = min(candidates, max(1, tokens // row))
-            prompts = np.repeat(prompt[None], count, axis=0)
+            together = 1 if batch.placement == "suffix" else max(1, tokens // row)
+            prompts = np.repeat(prompt[None], min(candidates, together), axis=0)
+            model.logprobs(prompt[None], batch)  # prepares what is kept for this size
             began = time.perf_counter()
             model.logprobs(prompts, batch)
-            times[tokens] = (time.perf_counter() - began) / count
+            times[tokens] = (time.perf_counter() - began) / len(prompts)
         return times[tokens]
 
     best = min(FIRST, model.max_batch_tokens)
-    seconds(best)
-    times.clear()  # the first pass prepares what the others find ready
     try:
         for factor in (2.0, 0.5):
             while best * factor <= model.max_batch_tokens:

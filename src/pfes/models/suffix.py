@@ -108,7 +108,7 @@ class SuffixEvaluator:
             remembered: Iterator[_Texts] | list[_Texts] = kept[length, max_tokens]
         else:
             remembered = self._remember(batch, length, max_tokens)
-        room = available_memory() * MEMORY_SHARE
+        room = available_memory(soft.device) * MEMORY_SHARE
         keep: list[_Texts] | None = []
         for texts in remembered:
             for candidate, prompt in enumerate(soft):

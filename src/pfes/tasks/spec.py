@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from string import Formatter
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -158,6 +158,3 @@ def validation_message(error: ValidationError) -> str:
 def one_line(error: Exception) -> str:
     """Return an error's text without line breaks."""
     return " ".join(str(error).split())
-
-
-FAMILIES: tuple[Family, ...] = get_args(Family)
