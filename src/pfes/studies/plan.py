@@ -24,7 +24,6 @@ class StudySpec(BaseModel):
 
     name: str = Field(min_length=1)
     title: str = ""
-    paper: str | None = Field(None, description="the table of the paper that this study repeats")
     defaults: dict[str, Any] = Field({}, description="settings of every run")
     models: list[str] = Field(min_length=1)
     tasks: list[str] = Field(min_length=1)
