@@ -49,7 +49,11 @@ def convergence(history: list[dict[str, Any]], path: Path) -> None:
 def study_convergence(
     histories: dict[tuple[str, str], dict[str, list[list[dict[str, Any]]]]], path: Path
 ) -> None:
-    """Draw, for each model and task, the median over seeds of the best loss of every row."""
+    """Draw, for each model and task, the median over seeds of the best loss of every row.
+
+    Rows have losses of their own (CE, CE + β·CR), so each is drawn as a part of its first value;
+    RLPrompt's, which is a negative reward, has no such part and is left out.
+    """
     import numpy as np
     from matplotlib.figure import Figure
 
@@ -62,12 +66,14 @@ def study_convergence(
     handles = {}
     for place, ((model, task), lines) in zip(axes, histories.items(), strict=False):
         for row, seeds in lines.items():
+            if any(seed[0]["best_loss"] is None or seed[0]["best_loss"] <= 0 for seed in seeds):
+                continue
             ends = [line["evaluations"] for line in min(seeds, key=len)]
             curves = [
                 np.interp(
                     ends,
                     [line["evaluations"] for line in seed],
-                    [np.nan if (v := line["best_loss"]) is None else v for line in seed],
+                    [line["best_loss"] / seed[0]["best_loss"] for line in seed],
                 )
                 for seed in seeds
             ]
@@ -79,9 +85,9 @@ def study_convergence(
                 color=COLORS[names.index(row) % len(COLORS)],
                 lw=1.4,
             )
-        place.set_title(f"{task} · {Path(model).name}", fontsize=9)
+        place.set_title(f"{task} · {model}", fontsize=9)
         place.set_xlabel("function evaluations")
-        place.set_ylabel("best training loss")
+        place.set_ylabel("best loss, part of its first")
     for place in axes[count:]:
         place.set_visible(False)
     figure.legend(

@@ -61,9 +61,19 @@ class PlannedRun:
     key: str
 
     @property
+    def model_name(self) -> str:
+        """The model without its folder or owner."""
+        return Path(self.config.model).name
+
+    @property
+    def task_name(self) -> str:
+        """The task without its folder."""
+        return Path(self.config.task).stem
+
+    @property
     def folder(self) -> str:
         """The name of its run folder."""
-        parts = (self.label, Path(self.config.model).name, Path(self.config.task).stem)
+        parts = (self.label, self.model_name, self.task_name)
         text = "-".join([*parts, str(self.config.seed), self.key])
         return "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in text)
 

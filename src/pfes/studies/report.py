@@ -71,12 +71,7 @@ def _comparisons(plan: list[PlannedRun], results: dict[int, Result]) -> str:
     for i, result in results.items():
         cell = (plan[i].config.model, plan[i].config.task, plan[i].config.seed)
         by_row.setdefault(plan[i].label, {})[cell] = 100 * result.test
-    lines = ["# Paired comparisons", "", "Wilcoxon signed-rank test (two-sided) over the models,"]
-    lines += [
-        "tasks and seeds that both rows have; differences in points of the tasks' metrics.",
-        "",
-    ]
-    lines += ["| row | against | pairs | median difference | p |", "|---|---|---|---|---|"]
+    lines = [COMPARED, "| row | against | pairs | median difference | p |", "|---|---|---|---|---|"]
     for left, right in combinations(by_row, 2):
         cells = sorted(by_row[left].keys() & by_row[right].keys())
         gaps = np.array([by_row[left][cell] - by_row[right][cell] for cell in cells])
@@ -97,6 +92,6 @@ def _histories(
         run = plan[i]
         history = RunFolder(out / run.folder).read_history()
         if history:
-            place = found.setdefault((run.config.model, run.config.task), {})
+            place = found.setdefault((run.model_name, run.task_name), {})
             place.setdefault(run.label, []).append(history)
     return found

@@ -99,14 +99,14 @@ def make_tables(plan: list[PlannedRun], results: dict[int, Result]) -> list[Stud
     for model in dict.fromkeys(run.config.model for run in plan):
         own = [(i, run) for i, run in enumerate(plan) if run.config.model == model]
         rows = tuple(dict.fromkeys(run.label for _, run in own))
-        tasks = tuple(dict.fromkeys(run.config.task for _, run in own))
+        tasks = tuple(dict.fromkeys(run.task_name for _, run in own))
         cells = {}
         for row in rows:
             for task in tasks:
-                places = [i for i, run in own if (run.label, run.config.task) == (row, task)]
+                places = [i for i, run in own if (run.label, run.task_name) == (row, task)]
                 values = tuple(100 * results[i].test for i in places if i in results)
                 cells[row, task] = Cell(values, len(places))
-        tables.append(StudyTable(model, rows, tasks, cells))
+        tables.append(StudyTable(own[0][1].model_name, rows, tasks, cells))
     return tables
 
 
