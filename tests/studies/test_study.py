@@ -72,7 +72,7 @@ def test_killed_mended_and_reported(study_file: Path, tmp_path: Path) -> None:
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert 3 <= len(results(parted)) < 6
+    assert len(results(parted)) >= 3
     done = call("run", study_file, "--out", parted, "--jobs", 2)
     assert done.returncode == 0, done.stderr
     assert results(whole) == results(parted)
