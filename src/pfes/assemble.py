@@ -95,6 +95,7 @@ def fit_batches(
 ) -> RunConfig:
     """Set how many tokens a forward pass has: the config's figure, or measured and put there."""
     if config.batch_tokens is None:
+        # a batch of its own: what a model keeps for each size that is tried goes with it
         batch = encode_for(model, task.spec, task.train, len(prompt), config.placement)
         together = {"one-plus-one": 1, "zosgd": 2}.get(str(method.optimizer), config.population)
         tokens = calibrate(model, prompt, batch, together)
@@ -104,6 +105,11 @@ def fit_batches(
     return config
 
 
+def loss_of(method: Method, beta: float | None) -> Loss:
+    """Return what a method minimises, with the regulariser's weight where it has one."""
+    return Loss(beta or 0.0, rewarded=method.loss == "reward")
+
+
 def make_search(
     config: RunConfig, method: Method, model: LanguageModel, task: Task, clock: Clock
 ) -> tuple[Search | Halving, Space]:
@@ -111,7 +117,7 @@ def make_search(
     parts = _Parts(config, method, model, task, clock)
     if config.beta == "auto":
         return Halving(parts.search, config.budget), parts.space
-    return parts.search(config.beta or 0.0), parts.space
+    return parts.search(config.beta), parts.space
 
 
 class _Parts:
@@ -134,13 +140,13 @@ class _Parts:
         self.policy = self._open_policy() if method.optimizer == "rlprompt" else None
         self.space = self._make_space()
         longest = self.space.longest if isinstance(self.space, TokenSpace) else self.length
-        rewarded, placement = method.loss == "reward", config.placement
-        self.objective = Objective(model, task, longest, 0.0, rewarded, placement)
+        placement = config.placement
+        self.objective = Objective(model, task, longest, placement=placement)
         self.validation = encode_for(model, task.spec, task.validation, longest, placement)
 
-    def search(self, beta: float) -> Search:
+    def search(self, beta: float | None) -> Search:
         """Make the search with one weight of the regulariser."""
-        loss = Loss(beta, self.method.loss == "reward")
+        loss = loss_of(self.method, beta)
 
         space: Space = self.space
 
@@ -161,7 +167,9 @@ class _Parts:
             losses = [found.loss(kind) for kind in (loss, Loss())]
             return Validation(found.metric, *(v if np.isfinite(v) else np.inf for v in losses))
 
-        return Search(optimizer, evaluate, validate, config.budget, config.eval_every, self.clock)
+        return Search(
+            optimizer, evaluate, validate, config.budget, config.eval_every, self.clock, beta
+        )
 
     def _make_space(self) -> FullSpace | RandomSubspace | TokenSpace:
         config, model = self.config, self.model

@@ -64,6 +64,7 @@ class Search:
         budget: int,
         eval_every: int,
         clock: Clock | None = None,
+        beta: float | None = None,
     ) -> None:
         self.optimizer = optimizer
         self.budget = budget
@@ -72,6 +73,8 @@ class Search:
         self.seconds = 0.0
         self.selection: Selection | None = None
         self.start = optimizer.mean.copy()  # before the first step, also after a resume
+        self.beta = beta  # of its loss, where that has a regulariser
+        self.trials: list[Any] = []  # of other β: see `Halving`
         self._clock = clock or Clock()
         self._evaluate = evaluate
         self._validate = validate

@@ -96,12 +96,11 @@ class Objective:
         task: Task,
         prompt_length: int | None = None,
         beta: float = 0.0,
-        rewarded: bool = False,
         placement: Placement = "prefix",
     ) -> None:
         self.model = model
         self.prompt_length = prompt_length or int(LENGTH.of(model.family))
-        self.loss = Loss(beta, rewarded)
+        self.loss = Loss(beta)
         self.batch = encode_for(model, task.spec, task.train, self.prompt_length, placement)
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from pfes.assemble import fit_batches, load_run_task, make_search, open_model, resolve
+from pfes.assemble import fit_batches, load_run_task, loss_of, make_search, open_model, resolve
 from pfes.baselines.demonstrations import with_demonstrations
 from pfes.clock import Clock
 from pfes.config import DEFAULT_METHOD, RunConfig, make_config
@@ -81,7 +81,7 @@ def run(
                 config = fit_batches(config, method, model, task, initial)
         _write_config(config, folder)
         yield from _steps(search, folder, resume, clock)
-        found = _searched(config, method, search, space, initial, task.spec)
+        found = _searched(method, search, space, initial, task.spec)
     yield from _finish(config, model, task, found, folder, clock)
 
 
@@ -140,7 +140,6 @@ def _unsearched(config: RunConfig, method: Method, model: LanguageModel, task: T
 
 
 def _searched(
-    config: RunConfig,
     method: Method,
     search: Search | Halving,
     space: Space,
@@ -149,20 +148,18 @@ def _searched(
 ) -> _Found:
     selection = search.selection
     assert isinstance(selection, Selection)
-    beta = search.beta if isinstance(search, Halving) else config.beta
     figures = {
         "validation": selection.validation.metric,
         "evaluations": search.evaluations,
         "stopped": search.stopped,
         "selected_at": selection.evaluations,
         "seconds_per_evaluation": search.seconds / search.evaluations,
-        "beta": beta,
-        "beta_trials": search.trials if isinstance(search, Halving) else [],
+        "beta": search.beta,
+        "beta_trials": search.trials,
         "text": space.text(selection.solution),
     }
-    loss = Loss(beta or 0.0, method.loss == "reward")  # type: ignore[arg-type]
     prompt = space.prompts(selection.solution[None])[0]
-    return _Found(spec, prompt, initial, loss, figures)
+    return _Found(spec, prompt, initial, loss_of(method, search.beta), figures)
 
 
 def _finish(

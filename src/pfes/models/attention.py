@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface
@@ -11,18 +11,21 @@ from transformers import AttentionInterface, AttentionMaskInterface
 NAME = "pfes"
 
 
+class Asked(NamedTuple):
+    """What one layer asks of attention; `(rows, heads, tokens, size)` each."""
+
+    layer: Any
+    query: torch.Tensor
+    key: torch.Tensor  # of fewer heads, where several share one
+    value: torch.Tensor
+    scale: float | None
+
+
 class Plan(Protocol):
     """How the tokens of a pass look at each other."""
 
-    def attend(
-        self,
-        layer: Any,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scale: float | None,
-    ) -> torch.Tensor:
-        """Attend: `(rows, heads, tokens, size)` each → `(rows, tokens, heads, size)`."""
+    def attend(self, asked: Asked) -> torch.Tensor:
+        """Return what the tokens see, `(rows, tokens, heads, size)`."""
 
 
 _plan: ContextVar[Plan | None] = ContextVar("plan", default=None)
@@ -56,7 +59,7 @@ def _attention(
     )
     if plan is None or unknown:
         raise NotImplementedError(f"our attention does not know {', '.join(unknown)}")
-    return plan.attend(layer, query, key, value, scaling), None
+    return plan.attend(Asked(layer, query, key, value, scaling)), None
 
 
 def _no_mask(*_args: Any, **_options: Any) -> None:

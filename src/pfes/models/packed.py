@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from pfes.models.attention import attending
+from pfes.models.attention import Asked, attending
 from pfes.models.narrow import Spots, read_at
 from pfes.models.padded import Pass
 from pfes.tasks.batch import Batch
@@ -43,15 +43,9 @@ class Block:
             self.masks[rows, groups] = self.visible.repeat(rows, groups, 1)[:, None]
         return self.masks[rows, groups]
 
-    def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        length: int,
-        scale: float | None,
-    ) -> torch.Tensor:
+    def attend(self, asked: Asked, length: int) -> torch.Tensor:
         """Attend within each example and to the prompt, `(rows, tokens, heads, size)`."""
+        _, query, key, value, scale = asked
         rows, heads, _, size = query.shape
         shared = key.shape[1]  # heads that have keys; the others share them
         groups, longest = heads // shared, len(self.padded) // self.count
@@ -66,9 +60,9 @@ class Block:
             prompt = states[:, None, :, :length].expand(-1, self.count, -1, -1, -1)
             return torch.cat([prompt, own(states).transpose(1, 2)], dim=3).flatten(0, 1)
 
-        asked = own(query).view(rows, shared, groups, self.count, longest, size)
+        queries = own(query).view(rows, shared, groups, self.count, longest, size)
         attended = scaled_dot_product_attention(
-            asked.permute(0, 3, 1, 2, 4, 5).reshape(rows * self.count, shared, -1, size),
+            queries.permute(0, 3, 1, 2, 4, 5).reshape(rows * self.count, shared, -1, size),
             behind_prompt(key),
             behind_prompt(value),
             attn_mask=self.mask(rows, groups),
@@ -91,21 +85,14 @@ class Layout:
     answers: torch.Tensor  # (examples,) places in the row
     blocks: list[Block]
 
-    def attend(
-        self,
-        layer: Any,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scale: float | None,
-    ) -> torch.Tensor:
+    def attend(self, asked: Asked) -> torch.Tensor:
         """Attend block by block, and within what all examples see."""
+        _, query, key, value, scale = asked
         rows, heads, tokens, _ = query.shape
         length, groups = self.length, heads // key.shape[1]
         output = query.new_empty(rows, tokens, heads, value.shape[-1])
         for block in self.blocks:
-            attended = block.attend(query, key, value, length, scale)
-            output[:, block.start : block.stop] = attended
+            output[:, block.start : block.stop] = block.attend(asked, length)
         if length:
             first = scaled_dot_product_attention(
                 query[:, :, :length],

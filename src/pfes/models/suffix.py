@@ -14,7 +14,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from pfes.memory import available_memory
-from pfes.models.attention import attending
+from pfes.models.attention import Asked, attending
 from pfes.models.narrow import Spots, read_at
 from pfes.models.packed import Layout, PackedEvaluator
 from pfes.models.padded import Pass
@@ -30,16 +30,9 @@ class _Filling:
     layout: Layout
     kept: dict[Any, tuple[torch.Tensor, torch.Tensor]]
 
-    def attend(
-        self,
-        layer: Any,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scale: float | None,
-    ) -> torch.Tensor:
-        self.kept[layer] = (key, value)
-        return self.layout.attend(layer, query, key, value, scale)
+    def attend(self, asked: Asked) -> torch.Tensor:
+        self.kept[asked.layer] = (asked.key, asked.value)
+        return self.layout.attend(asked)
 
 
 @dataclass(frozen=True)
@@ -52,7 +45,6 @@ class _Texts:
     memory: dict[Any, tuple[torch.Tensor, torch.Tensor]]
     positions: torch.Tensor  # (examples · length,)
     visible: torch.Tensor  # (examples, length, longest + length) 0 where seen, else −inf
-
     masks: dict[int, torch.Tensor] = field(default_factory=dict)
 
     def mask(self, groups: int) -> torch.Tensor:
@@ -61,15 +53,9 @@ class _Texts:
             self.masks[groups] = self.visible.repeat(1, groups, 1)[:, None]
         return self.masks[groups]
 
-    def attend(
-        self,
-        layer: Any,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scale: float | None,
-    ) -> torch.Tensor:
+    def attend(self, asked: Asked) -> torch.Tensor:
         """Attend to the example's own text and prompt; there is one row."""
+        layer, query, key, value, scale = asked
         heads, size = query.shape[1], query.shape[3]
         shared, count, length = key.shape[1], len(self.examples), self.length
         groups = heads // shared
@@ -77,9 +63,9 @@ class _Texts:
         for kept, states in ((keys, key), (values, value)):
             by_example = states[0].reshape(shared, count, length, states.shape[-1])
             kept[:, :, -length:] = by_example.transpose(0, 1)
-        asked = query[0].reshape(shared, groups, count, length, size).permute(2, 0, 1, 3, 4)
+        queries = query[0].reshape(shared, groups, count, length, size).permute(2, 0, 1, 3, 4)
         attended = scaled_dot_product_attention(
-            asked.reshape(count, shared, groups * length, size),
+            queries.reshape(count, shared, groups * length, size),
             keys,
             values,
             attn_mask=self.mask(groups),
