@@ -41,6 +41,7 @@ class Stage:
 
 
 Event = Step | Stage | Result
+Tested = dict[tuple[Any, ...], Score]  # by all that a score on test sentences depends on
 
 
 def run(
@@ -50,10 +51,12 @@ def run(
     resume: bool = False,
     model: LanguageModel | None = None,
     task: Task | None = None,
+    tested: Tested | None = None,
 ) -> Iterator[Event]:
     """Carry out a run; yield its steps and stages, and its `Result` last.
 
     With a folder, the state is saved there after every step, and `resume` continues from it.
+    Runs of one model that share `tested` test what they have in common once.
     """
     method = get_method(config.method)
     clock = Clock()
@@ -82,7 +85,7 @@ def run(
         _write_config(config, folder)
         yield from _steps(search, folder, resume, clock)
         found = _searched(method, search, space, initial, task.spec)
-    yield from _finish(config, model, task, found, folder, clock)
+    yield from _finish(config, model, task, found, folder, clock, {} if tested is None else tested)
 
 
 def _write_config(config: RunConfig, folder: RunFolder | None) -> None:
@@ -169,6 +172,7 @@ def _finish(
     found: _Found,
     folder: RunFolder | None,
     clock: Clock,
+    tested: Tested,
 ) -> Iterator[Event]:
     """Read the test set, once, and write prompt and result."""
     empty = np.empty((0, model.width), dtype=np.float32)
@@ -182,11 +186,16 @@ def _finish(
     began = time.perf_counter()
     for name, (spec, prompt) in versions.items():
         test = encode_for(model, spec, task.test, room, config.placement)
-        for progress in score_steps(model, spec, prompt, test, ranks=name == "test"):
-            if isinstance(progress, Score):
-                scores[name] = progress
-            else:
-                yield Stage(f"testing {titles[name]}", progress, len(test))
+        ranks = name == "test"
+        place = (room, config.placement, config.batch_tokens, ranks)
+        key = (repr((spec, task.test)), prompt.tobytes(), *place)
+        if key not in tested:
+            for progress in score_steps(model, spec, prompt, test, ranks=ranks):
+                if isinstance(progress, Score):
+                    tested[key] = progress
+                else:
+                    yield Stage(f"testing {titles[name]}", progress, len(test))
+        scores[name] = tested[key]
         train = encode_for(model, spec, task.train, room, config.placement)
         losses[name] = score(model, spec, prompt, train).loss(found.loss)
     clock.add("testing", time.perf_counter() - began)

@@ -14,7 +14,7 @@ BASE = {
     "tasks": ["sst2", "rte"],
     "seeds": [0, 1],
     "defaults": {"budget": 40, "sigma0": 0.5},
-    "per_model": {"b": {"budget": 80, "prompt_length": 7}},
+    "where": [{"model": "b", "budget": 80, "prompt_length": 7}],
     "rows": [{"method": "manual"}, {"method": "saes-id-cr", "beta": 2, "budget": 10}],
 }
 
@@ -35,6 +35,20 @@ def test_what_differs_stands_over_the_defaults() -> None:
     assert {run.config.budget for run in plan_runs(StudySpec(**BASE), {"budget": 5})} == {5}
 
 
+def test_settings_go_where_they_belong() -> None:
+    places = [
+        {"task": "rte", "sigma0": 1},
+        {"model": "b", "task": "rte", "sigma0": 2},
+        {"method": "manual", "shots": 3},
+    ]
+    spec = StudySpec.model_validate(BASE | {"where": places, "models": ["folder/b", "a"]})
+    runs = [run.config for run in plan_runs(spec, {})]
+    assert {(c.model, c.task): c.sigma0 for c in runs} == {
+        ("folder/b", "sst2"): 0.5, ("folder/b", "rte"): 2, ("a", "sst2"): 0.5, ("a", "rte"): 1,
+    }  # fmt: skip
+    assert {c.method for c in runs if c.shots == 3} == {"manual"}
+
+
 def test_a_key_is_of_what_a_run_is_not_of_where() -> None:
     spec = StudySpec.model_validate(BASE)
     keys = [run.key for run in plan_runs(spec, {})]
@@ -53,7 +67,7 @@ def test_a_label_cannot_leave_the_folder() -> None:
     ("change", "words"),
     [
         ({"rows": [{"method": "manual"}, {"method": "manual"}]}, "two are called"),
-        ({"per_model": {"c": {}}}, "not one of the models"),
+        ({"where": [{"budget": 3}]}, "names its method, model, task"),
         ({"tasks": []}, "tasks"),
         ({"other": 1}, "other"),
     ],

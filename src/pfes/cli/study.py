@@ -88,7 +88,7 @@ def _plan(
     spec = read_study(file)
     changes: dict[str, Any] = {}
     if model is not None:
-        changes |= {"models": list(_parts(model)), "per_model": {}}
+        changes["models"] = list(_parts(model))
     if tasks is not None:
         changes["tasks"] = list(_parts(tasks))
     if seeds is not None:

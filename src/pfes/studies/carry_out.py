@@ -9,7 +9,7 @@ from pfes.config import RunConfig, make_config
 from pfes.errors import PfesError
 from pfes.folder import RunFolder
 from pfes.models.base import LanguageModel
-from pfes.run import Event, finished, run
+from pfes.run import Event, Tested, finished, run
 from pfes.studies.plan import PlannedRun
 from pfes.tasks.spec import read_spec
 
@@ -31,6 +31,7 @@ def carry_out(
     """
     model: LanguageModel | None = None
     loaded = ""
+    tested: Tested = {}
     for number in range(len(plan)) if numbers is None else numbers:
         planned = plan[number]
         folder = RunFolder(out / planned.folder)
@@ -40,12 +41,12 @@ def carry_out(
             continue
         try:
             if model is None or loaded != _needs(planned.config):
-                model, loaded = _open(planned.config), _needs(planned.config)
+                model, loaded, tested = _open(planned.config), _needs(planned.config), {}
             folder.path.mkdir(parents=True, exist_ok=True)
             begun = folder.config.exists()
             # a run that was begun has its config resolved: it must go on with the same one
             config = make_config(**folder.read_json(folder.config)) if begun else planned.config
-            for event in run(config, folder, resume=begun, model=model):
+            for event in run(config, folder, resume=begun, model=model, tested=tested):
                 yield RunEvent(number, event)
         except PfesError as error:
             yield RunEvent(number, error)

@@ -15,6 +15,7 @@ from pfes.methods import get_method
 from pfes.tasks.spec import one_line, validation_message
 
 FOREVER = {"device", "data_dir"}  # where a run takes place, not what it is: no part of its hash
+CHOICES = {"model", "task", "method"}  # what an entry of `where` chooses runs by
 
 
 class StudySpec(BaseModel):
@@ -31,7 +32,9 @@ class StudySpec(BaseModel):
     rows: list[dict[str, Any]] = Field(
         min_length=1, description="what is compared: a label, and settings that differ"
     )
-    per_model: dict[str, dict[str, Any]] = Field({}, description="settings by model")
+    where: list[dict[str, Any]] = Field(
+        [], description="settings of some runs: of a model, a task, a method, or several of these"
+    )
 
     @model_validator(mode="after")
     def _labels(self) -> "StudySpec":
@@ -39,10 +42,28 @@ class StudySpec(BaseModel):
         double = next((label for label in labels if labels.count(label) > 1), None)
         if double is not None:
             raise ValueError(f"rows: two are called {double!r}; give them labels")
-        unknown = set(self.per_model) - set(self.models)
-        if unknown:
-            raise ValueError(f"per_model: {sorted(unknown)[0]!r} is not one of the models")
+        for place in self.where:
+            if not CHOICES & place.keys():
+                raise ValueError(f"where: an entry names its {', '.join(sorted(CHOICES))}")
         return self
+
+    def settings(self, row: dict[str, Any], model: str, task: str) -> dict[str, Any]:
+        """Return the settings of a row on a model and task.
+
+        The row's own stand over those of `where`, of which the later win, those over the defaults.
+        """
+        own = {name: value for name, value in row.items() if name != "label"}
+        run = {"model": short_name(model), "task": short_name(task), "method": own.get("method")}
+        found = dict(self.defaults)
+        for place in self.where:
+            if all(run[name] == place[name] for name in CHOICES & place.keys()):
+                found |= {name: value for name, value in place.items() if name not in CHOICES}
+        return found | own | {"model": model, "task": task}
+
+
+def short_name(name: str) -> str:
+    """Return a model's or task's name without its folder, owner or `.yaml`."""
+    return Path(name).name.removesuffix(".yaml")
 
 
 def row_label(row: dict[str, Any]) -> str:
@@ -63,12 +84,12 @@ class PlannedRun:
     @property
     def model_name(self) -> str:
         """The model without its folder or owner."""
-        return Path(self.config.model).name
+        return short_name(self.config.model)
 
     @property
     def task_name(self) -> str:
         """The task without its folder."""
-        return Path(self.config.task).stem
+        return short_name(self.config.task)
 
     @property
     def folder(self) -> str:
@@ -95,17 +116,14 @@ def read_study(path: str | Path) -> StudySpec:
 def plan_runs(spec: StudySpec, overrides: dict[str, Any]) -> list[PlannedRun]:
     """Return the runs of a study, seed by seed, so that every cell soon has something to show.
 
-    Settings of a row stand over those of its model, those over the study's defaults, and
-    `overrides`, which come from the command line, over all.
+    `overrides`, which come from the command line, stand over all other settings.
     """
     runs = []
     for seed in spec.seeds:
         for model in spec.models:
             for task in spec.tasks:
                 for row in spec.rows:
-                    own = {name: value for name, value in row.items() if name != "label"}
-                    cell = {"model": model, "task": task, "seed": seed}
-                    settings = spec.defaults | spec.per_model.get(model, {}) | own | cell
+                    settings = spec.settings(row, model, task) | {"seed": seed}
                     config = make_config(**settings | overrides)
                     get_method(config.method)
                     runs.append(PlannedRun(row_label(row), config, config_key(config)))
