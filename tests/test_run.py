@@ -81,7 +81,7 @@ def test_a_run_folder_holds_the_whole_run(task_file: Path, tmp_path: Path) -> No
     events = list(start(task_file, tmp_path / "run"))
     names = {path.name for path in (tmp_path / "run").iterdir()}
     tensors = {"checkpoint.safetensors", "prompt.safetensors"}
-    assert names == tensors | {"config.json", "history.jsonl", "result.json"}
+    assert names == tensors | {"answers.jsonl", "config.json", "history.jsonl", "result.json"}
     lines = RunFolder(tmp_path / "run").read_history()
     steps = [event for event in events if isinstance(event, Step)]
     assert [line["evaluations"] for line in lines] == [step.evaluations for step in steps]

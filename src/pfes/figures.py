@@ -1,7 +1,9 @@
-"""Figures of a run."""
+"""Figures of a run and of a study."""
 
 from pathlib import Path
 from typing import Any
+
+from pfes.studies.curves import Panel
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"  # told apart with any colour vision
 COLORS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -46,49 +48,30 @@ def convergence(history: list[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def study_convergence(
-    histories: dict[tuple[str, str], dict[str, list[list[dict[str, Any]]]]], path: Path
-) -> None:
-    """Draw, for each model and task, the median over seeds of the best loss of every row.
-
-    Rows have losses of their own (CE, CE + β·CR), so each is drawn as a part of its first value;
-    RLPrompt's, which is a negative reward, has no such part and is left out.
-    """
-    import numpy as np
+def study_convergence(panels: list[Panel], path: Path) -> None:
+    """Draw, for each model and task, the median over seeds of the best loss of every row."""
     from matplotlib.figure import Figure
 
-    count = len(histories)
-    columns = min(3, count)
-    rows = -(-count // columns)
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
     figure = Figure(figsize=(1.2 + 3.4 * columns, 0.8 + 2.6 * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).flatten()
-    names = list(dict.fromkeys(row for lines in histories.values() for row in lines))
+    names = list(dict.fromkeys(curve.row for panel in panels for curve in panel.curves))
     handles = {}
-    for place, ((model, task), lines) in zip(axes, histories.items(), strict=False):
-        for row, seeds in lines.items():
-            if any(seed[0]["best_loss"] is None or seed[0]["best_loss"] <= 0 for seed in seeds):
-                continue
-            ends = [line["evaluations"] for line in min(seeds, key=len)]
-            curves = [
-                np.interp(
-                    ends,
-                    [line["evaluations"] for line in seed],
-                    [line["best_loss"] / seed[0]["best_loss"] for line in seed],
-                )
-                for seed in seeds
-            ]
-            style = STYLES[names.index(row) // len(COLORS) % len(STYLES)]
-            (handles[row],) = place.plot(
-                ends,
-                np.median(curves, axis=0),
-                style,
-                color=COLORS[names.index(row) % len(COLORS)],
+    for place, panel in zip(axes, panels, strict=False):
+        for curve in panel.curves:
+            number = names.index(curve.row)
+            (handles[curve.row],) = place.plot(
+                curve.evaluations,
+                curve.losses,
+                STYLES[number // len(COLORS) % len(STYLES)],
+                color=COLORS[number % len(COLORS)],
                 lw=1.4,
             )
-        place.set_title(f"{task} · {model}", fontsize=9)
+        place.set_title(f"{panel.task} · {panel.model}", fontsize=9)
         place.set_xlabel("function evaluations")
         place.set_ylabel("best loss, part of its first")
-    for place in axes[count:]:
+    for place in axes[len(panels) :]:
         place.set_visible(False)
     figure.legend(
         handles.values(), handles.keys(), loc="outside lower center", ncols=4, frameon=False,

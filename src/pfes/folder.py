@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ DRAFT = ".tmp"
 
 
 class RunFolder:
-    """Reads and writes `config.json`, `history.jsonl`, checkpoint, prompt and `result.json`."""
+    """Reads and writes the files of a run."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -27,6 +28,7 @@ class RunFolder:
         self.history = self.path / "history.jsonl"
         self.checkpoint = self.path / "checkpoint.safetensors"
         self.prompt = self.path / "prompt.safetensors"
+        self.answers = self.path / "answers.jsonl"
         self.result = self.path / "result.json"
 
     def create(self) -> None:
@@ -59,6 +61,15 @@ class RunFolder:
             raise PfesError(f"{path} is not a JSON object")
         return content
 
+    def write_answers(self, answers: Iterable[dict[str, Any]]) -> None:
+        """Store what was answered to each test example, a line each."""
+        lines = (json.dumps(_finite(answer), ensure_ascii=False) + "\n" for answer in answers)
+        self._replace(self.answers, "".join(lines).encode())
+
+    def read_answers(self) -> list[dict[str, Any]]:
+        """Return what was answered to each test example."""
+        return _read_lines(self.answers)
+
     def append_history(self, line: dict[str, Any]) -> None:
         """Add one step to the history."""
         try:
@@ -69,13 +80,15 @@ class RunFolder:
 
     def read_history(self) -> list[dict[str, Any]]:
         """Return the steps recorded so far."""
-        try:
-            with self.history.open(encoding="utf-8") as file:
-                return [json.loads(line) for line in file]
-        except FileNotFoundError:
-            return []
-        except (OSError, ValueError) as error:
-            raise PfesError(f"{self.history} cannot be read: {error}") from None
+        return _read_lines(self.history)
+
+    def chosen_history(self) -> list[dict[str, Any]]:
+        """Return a finished run's steps; of several β, the one chosen: other losses differ."""
+        history = self.read_history()
+        if not history or history[0]["beta"] is None:
+            return history
+        chosen = self.read_json(self.result)["beta"]
+        return [line for line in history if line["beta"] == chosen]
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         """Store nested arrays and plain values, with how much of the history belongs to them."""
@@ -133,6 +146,17 @@ class RunFolder:
                 os.close(directory)
         except OSError as error:
             raise PfesError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the objects of a JSONL file; none if it does not exist."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise PfesError(f"{path} cannot be read: {error}") from None
 
 
 def _read(path: Path) -> tuple[Arrays, dict[str, str]]:

@@ -1,5 +1,6 @@
-"""What a finished run says about itself."""
+"""What a run says about itself, on its way and at its end."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from pfes.halving import Trial
 from pfes.models.base import Floats
 from pfes.scoring import Interval
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a run other than the search itself, for whoever shows progress."""
+
+    name: str
+    done: int = 0
+    total: int | None = None
 
 
 class Result(BaseModel):
@@ -40,6 +50,9 @@ class Result(BaseModel):
     beta: float | None = Field(description="weight of the regulariser; null where there is none")
     beta_trials: list[Trial] = Field(description="what --beta auto tried, in the end")
     text: str | None = Field(description="the found prompt, where it is made of tokens")
+    nearest: list[list[tuple[str, float]]] = Field(
+        [], description="of each soft token, the nearest tokens of the vocabulary and their cosine"
+    )
     probability: float = Field(description="P: mean probability of the predicted word")
     rank: float | None = Field(description="R: mean rank of the predicted word; null if not shown")
     test_examples: int

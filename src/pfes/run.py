@@ -1,11 +1,7 @@
 """From a config to a finished run, and on from where one stopped."""
 
-import os
-import platform
-import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +13,7 @@ from pfes.baselines.demonstrations import with_demonstrations
 from pfes.clock import Clock
 from pfes.config import DEFAULT_METHOD, RunConfig, make_config
 from pfes.errors import PfesError
+from pfes.finish import Found, Tested, finish
 from pfes.folder import RunFolder
 from pfes.halving import Halving
 from pfes.loop import Search, Selection, Step
@@ -24,24 +21,13 @@ from pfes.methods import Method, get_method
 from pfes.models.base import Floats, LanguageModel
 from pfes.models.local import BATCH_TOKENS, LocalModel
 from pfes.objective import Loss, encode_for
-from pfes.result import Result
-from pfes.scoring import Score, interval, score, score_steps
+from pfes.result import Result, Stage
+from pfes.scoring import score
 from pfes.spaces import Space
 from pfes.tasks.spec import TaskSpec
 from pfes.tasks.task import Task
 
-
-@dataclass(frozen=True)
-class Stage:
-    """A part of a run other than the search itself, for whoever shows progress."""
-
-    name: str
-    done: int = 0
-    total: int | None = None
-
-
 Event = Step | Stage | Result
-Tested = dict[tuple[Any, ...], Score]  # by all that a score on test sentences depends on
 
 
 def run(
@@ -85,7 +71,7 @@ def run(
         _write_config(config, folder)
         yield from _steps(search, folder, resume, clock)
         found = _searched(method, search, space, initial, task.spec)
-    yield from _finish(config, model, task, found, folder, clock, {} if tested is None else tested)
+    yield from finish(config, model, task, found, folder, clock, {} if tested is None else tested)
 
 
 def _write_config(config: RunConfig, folder: RunFolder | None) -> None:
@@ -111,18 +97,7 @@ def _steps(
         yield step
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What a method came to, before it is tested."""
-
-    spec: TaskSpec  # the task's, perhaps with demonstrations
-    prompt: Floats
-    initial: Floats | None  # None where there was no search
-    loss: Loss
-    figures: dict[str, Any]  # fields of the result
-
-
-def _unsearched(config: RunConfig, method: Method, model: LanguageModel, task: Task) -> _Found:
+def _unsearched(config: RunConfig, method: Method, model: LanguageModel, task: Task) -> Found:
     """Return what a method without a search uses: the template, perhaps with demonstrations."""
     spec = task.spec
     if method.demonstrations:
@@ -139,7 +114,7 @@ def _unsearched(config: RunConfig, method: Method, model: LanguageModel, task: T
         "beta_trials": [],
         "text": "".join(spec.demonstrations) or None,
     }
-    return _Found(spec, empty, None, Loss(), figures)
+    return Found(spec, empty, None, Loss(), figures)
 
 
 def _searched(
@@ -148,7 +123,7 @@ def _searched(
     space: Space,
     initial: Floats,
     spec: TaskSpec,
-) -> _Found:
+) -> Found:
     selection = search.selection
     assert isinstance(selection, Selection)
     figures = {
@@ -162,85 +137,7 @@ def _searched(
         "text": space.text(selection.solution),
     }
     prompt = space.prompts(selection.solution[None])[0]
-    return _Found(spec, prompt, initial, loss_of(method, search.beta), figures)
-
-
-def _finish(
-    config: RunConfig,
-    model: LanguageModel,
-    task: Task,
-    found: _Found,
-    folder: RunFolder | None,
-    clock: Clock,
-    tested: Tested,
-) -> Iterator[Event]:
-    """Read the test set, once, and write prompt and result."""
-    empty = np.empty((0, model.width), dtype=np.float32)
-    versions = {"zero_shot": (task.spec, empty), "test": (found.spec, found.prompt)}
-    if found.initial is not None:
-        versions["initial"] = (task.spec, found.initial)
-    room = max(len(prompt) for _, prompt in versions.values())
-    titles = {"zero_shot": "zero-shot", "initial": "initial prompt", "test": "found prompt"}
-    scores: dict[str, Score] = {}
-    losses: dict[str, float] = {}
-    began = time.perf_counter()
-    for name, (spec, prompt) in versions.items():
-        test = encode_for(model, spec, task.test, room, config.placement)
-        ranks = name == "test"
-        place = (room, config.placement, config.batch_tokens, ranks)
-        key = (repr((spec, task.test)), prompt.tobytes(), *place)
-        if key not in tested:
-            for progress in score_steps(model, spec, prompt, test, ranks=ranks):
-                if isinstance(progress, Score):
-                    tested[key] = progress
-                else:
-                    yield Stage(f"testing {titles[name]}", progress, len(test))
-        scores[name] = tested[key]
-        train = encode_for(model, spec, task.train, room, config.placement)
-        losses[name] = score(model, spec, prompt, train).loss(found.loss)
-    clock.add("testing", time.perf_counter() - began)
-    if found.initial is None:
-        scores["initial"], losses["initial"] = scores["zero_shot"], losses["zero_shot"]
-    intervals = {name: interval(value) for name, value in scores.items()}
-    intervals["gain"] = interval(scores["test"], scores["zero_shot"])
-    result = Result(
-        method=config.method,
-        model=config.model,
-        task=task.name,
-        seed=config.seed,
-        metric=task.spec.metric,
-        **{name: value.metric for name, value in scores.items()},
-        **found.figures,
-        intervals=intervals,
-        gain=scores["test"].metric - scores["zero_shot"].metric,
-        train_loss=losses["test"],
-        initial_train_loss=losses["initial"],
-        probability=scores["test"].probability,
-        rank=scores["test"].rank,
-        test_examples=len(task.test),
-        config=config.model_dump(),
-        environment=environment(),
-        profile=clock.seconds,
-        prompt=found.prompt,
-    )
-    if folder is not None:
-        about = {"model": config.model, "placement": config.placement}
-        folder.save_prompt(found.prompt, about | {"task": found.spec.model_dump()})
-        folder.write_json(folder.result, result.model_dump(mode="json"))
-    yield result
-
-
-def environment() -> dict[str, Any]:
-    """Return what a run's bytes depend on beside its config."""
-    import torch
-
-    packages = ("pfes", "numpy", "torch", "transformers")
-    return {name: version(name) for name in packages} | {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-    }
+    return Found(spec, prompt, initial, loss_of(method, search.beta), figures)
 
 
 def prepare(

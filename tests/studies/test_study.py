@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import signal
 import statistics
 import subprocess
@@ -12,10 +11,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-
-from pfes.result import Result
-from pfes.studies import StudySpec, plan_runs
-from pfes.studies.table import make_tables
 
 ROWS = [
     {"method": "manual"},
@@ -88,21 +83,23 @@ def test_killed_mended_and_reported(study_file: Path, tmp_path: Path) -> None:
     assert {file.parent.name for file in before if before[file] != after[file]} == {gone}
     assert results(whole) == results(parted)
 
-    done = call("report", study_file, "--out", parted)
+    done = call("report", study_file, "--out", parted, "--html")
     assert done.returncode == 0, done.stderr
     names = {Path(line).name for line in done.stdout.splitlines()}
     assert names == {
-        "table.md", "table.tex", "table.csv", "comparisons.md", "convergence.png",
+        "table.md", "table.tex", "table.csv", "comparisons.md", "report.html", "convergence.png",
     }  # fmt: skip
-    text = (parted / "table.md").read_text()
+    place = parted / "report-tiny"
+    text = (place / "table.md").read_text()
     assert "6 of 6 runs" in text
     assert "SaES &lt;b>" in text
-    assert r"one\_1" in (parted / "table.tex").read_text()
-    with (parted / "table.csv").open() as file:
+    assert r"one\_1" in (place / "table.tex").read_text()
+    with (place / "table.csv").open() as file:
         lines = list(csv.DictReader(file))
-    found = {key: value["test"] for key, value in results(parted).items()}
+    methods = {row.get("label", row["method"]): row["method"] for row in ROWS}
+    found = list(results(parted).values())
     for line in lines:
-        own = [100 * test for key, test in found.items() if key.startswith(line["row"][:4])]
+        own = [100 * one["test"] for one in found if one["method"] == methods[line["row"]]]
         assert float(line["mean"]) == pytest.approx(statistics.mean(own))
         assert float(line["deviation"]) == pytest.approx(statistics.stdev(own))
 
@@ -119,8 +116,8 @@ def test_a_run_that_cannot_be_made_is_reported_and_the_rest_goes_on(
     assert "--beta auto needs a budget of at least" in done.stderr
     assert "1 of 2 runs" in done.stdout
     assert call("report", study_file, "--out", tmp_path / "out").returncode == 0
-    assert "1 of 2 runs" in (tmp_path / "out/table.md").read_text()
-    assert "–" in (tmp_path / "out/table.md").read_text()
+    assert "1 of 2 runs" in (tmp_path / "out/report-tiny/table.md").read_text()
+    assert "–" in (tmp_path / "out/report-tiny/table.md").read_text()
 
 
 def test_a_study_follows_its_parent_into_the_grave(study_file: Path, tmp_path: Path) -> None:
@@ -144,22 +141,3 @@ def test_a_study_follows_its_parent_into_the_grave(study_file: Path, tmp_path: P
             return
         time.sleep(0.05)
     pytest.fail("the workers go on")
-
-
-def test_ranks_and_missing_cells() -> None:
-    spec = StudySpec.model_validate(
-        {"name": "x", "models": ["m"], "tasks": ["sst2"], "seeds": [0, 1], "rows": ROWS}
-    )
-    plan = plan_runs(spec, {})
-
-    def result(test: float) -> Result:
-        return Result.model_construct(test=test)
-
-    (table,) = make_tables(plan, {0: result(0.5), 3: result(0.7), 1: result(0.8)})
-    assert [table.rank(row, "sst2") for row in table.rows] == [2, 1, None]
-    assert table.cells["manual", "sst2"].text() == "60.00 ± 14.14"
-    assert table.cells["SaES <b>", "sst2"].text() == "80.00 (1/2)"
-    assert table.cells["one_1", "sst2"].text() == "–"
-    assert "**80.00 (1/2)**" in table.markdown()
-    assert r"\underline{60.00 $\pm$ 14.14}" in table.latex()
-    assert os.linesep not in table.rows[0]

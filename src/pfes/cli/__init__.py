@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pfes import __version__
-from pfes.cli import evaluate, listings, predict, quickstart, search, study
+from pfes.cli import evaluate, listings, predict, quickstart, report, search, study
 from pfes.errors import PfesError
 
 app = typer.Typer(
@@ -36,6 +36,7 @@ app.command("quickstart")(quickstart.quickstart)
 app.command("search")(search.search)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
+app.command("report")(report.report)
 app.add_typer(study.study, name="study")
 app.add_typer(listings.tasks, name="tasks")
 app.command("models")(listings.models)

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from pfes.loop import Step
-from pfes.result import Result
-from pfes.run import Event, Stage
+from pfes.result import Result, Stage
+from pfes.run import Event
 from pfes.scoring import Score
 
 

@@ -28,22 +28,32 @@ def search(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON only")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="print where the time went")] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="log to the folder tensorboard in --out")
+    ] = False,
 ) -> None:
     """Search a prompt and leave it, with its history and result, in a run folder."""
     if config is not None:
         settings = _read_settings(config) | settings
-    result = run_and_show(settings, RunFolder(out), resume, as_json)
+    result = run_and_show(settings, RunFolder(out), resume, as_json, tensorboard)
     if profile:
         show_profile(result)
 
 
 def run_and_show(
-    settings: dict[str, Any], folder: RunFolder, resume: bool, as_json: bool
+    settings: dict[str, Any],
+    folder: RunFolder,
+    resume: bool,
+    as_json: bool,
+    tensorboard: bool = False,
 ) -> Result:
     """Run or resume a search with progress, print its result, and leave its figure."""
     from pfes.cli.progress import follow
     from pfes.run import finished, prepare, run
+    from pfes.tensorboard import FOLDER, check_installed, logged
 
+    if tensorboard:
+        check_installed()
     config, resuming = prepare(settings, folder, resume)
     if resuming and (result := finished(folder)):
         show_result(result, folder, as_json)
@@ -51,14 +61,17 @@ def run_and_show(
     if not resuming:
         check_names(config)
         folder.create()
+    events = run(config, folder, resume=resuming)
+    if tensorboard:
+        events = logged(events, folder.path / FOLDER)
     try:
-        result = follow(run(config, folder, resume=resuming), config.budget, quiet=as_json)
+        result = follow(events, config.budget, quiet=as_json)
     except KeyboardInterrupt:
         print(
             f"\nStopped. Continue with: pfes search --out {folder.path} --resume", file=sys.stderr
         )
         raise typer.Exit(INTERRUPTED) from None
-    _draw(folder, result)
+    _draw(folder)
     show_result(result, folder, as_json)
     return result
 
@@ -74,11 +87,10 @@ def check_names(config: RunConfig) -> None:
     model_source(config.model)
 
 
-def _draw(folder: RunFolder, result: Result) -> None:
+def _draw(folder: RunFolder) -> None:
     from pfes.figures import convergence
 
-    # of several β, the one that was chosen: losses under another are not comparable
-    history = [line for line in folder.read_history() if line["beta"] in (None, result.beta)]
+    history = folder.chosen_history()
     if history:  # a method that does not search leaves none
         convergence(history, folder.path / "convergence.png")
 

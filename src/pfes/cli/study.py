@@ -13,7 +13,7 @@ from pfes.errors import PfesError
 study = typer.Typer(help="Carry out and report a grid of runs.", no_args_is_help=True)
 
 File = Annotated[Path, typer.Argument(help="the study's YAML file")]
-Out = Annotated[Path | None, typer.Option(help="folder of its runs [runs/NAME]")]
+Out = Annotated[Path | None, typer.Option(help="folder of runs, which studies may share [runs]")]
 Models = Annotated[str | None, typer.Option("--model", help="these models instead, with commas")]
 Tasks = Annotated[str | None, typer.Option(help="these tasks instead, with commas")]
 Seeds = Annotated[str | None, typer.Option(help="these seeds instead, with commas")]
@@ -63,14 +63,16 @@ def report_study(
     seeds: Seeds = None,
     budget: Budget = None,
     data_dir: DataDir = None,
+    html: Annotated[bool, typer.Option("--html", help="also write one interactive page")] = False,
 ) -> None:
-    """Turn whatever runs there are into tables and figures, beside them."""
-    from pfes.studies.report import write_report
+    """Turn whatever runs there are into tables and figures, in `report-NAME` beside them."""
+    from pfes.studies.report import read_report, write_report
 
     spec, plan, place = _plan(file, out, model, tasks, seeds, budget, data_dir)
     if not place.is_dir():
         raise PfesError(f"--out {place} does not exist: pfes study run makes it")
-    for path in write_report(spec, plan, place):
+    report = read_report(spec, plan, place)
+    for path in write_report(report, place / f"report-{spec.name}", html):
         print(path)
 
 
@@ -99,7 +101,7 @@ def _plan(
     spec = spec.model_copy(update=changes)
     given = {"budget": budget, "data_dir": data_dir}
     overrides = {name: value for name, value in given.items() if value is not None}
-    return spec, plan_runs(spec, overrides), out or Path("runs") / spec.name
+    return spec, plan_runs(spec, overrides), out or Path("runs")
 
 
 def _parts(text: str) -> Iterator[str]:

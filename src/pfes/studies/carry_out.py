@@ -7,9 +7,10 @@ from pathlib import Path
 from pfes.assemble import open_model
 from pfes.config import RunConfig, make_config
 from pfes.errors import PfesError
+from pfes.finish import Tested
 from pfes.folder import RunFolder
 from pfes.models.base import LanguageModel
-from pfes.run import Event, Tested, finished, run
+from pfes.run import Event, finished, run
 from pfes.studies.plan import PlannedRun
 from pfes.tasks.spec import read_spec
 

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from pfes.config import RunConfig, make_config
+from pfes.config import BETA, RunConfig, make_config
 from pfes.errors import PfesError
 from pfes.methods import get_method
 from pfes.tasks.spec import one_line, validation_message
@@ -23,7 +23,7 @@ class StudySpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(min_length=1)
+    name: str = Field(pattern=r"^[\w-][\w.-]*$", description="of its report's folder, too")
     title: str = ""
     defaults: dict[str, Any] = Field({}, description="settings of every run")
     models: list[str] = Field(min_length=1)
@@ -93,8 +93,8 @@ class PlannedRun:
 
     @property
     def folder(self) -> str:
-        """The name of its run folder."""
-        parts = (self.label, self.model_name, self.task_name)
+        """The name of its run folder: the same in every study that has this run."""
+        parts = (self.config.method, self.model_name, self.task_name)
         text = "-".join([*parts, str(self.config.seed), self.key])
         return "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in text)
 
@@ -124,10 +124,15 @@ def plan_runs(spec: StudySpec, overrides: dict[str, Any]) -> list[PlannedRun]:
             for task in spec.tasks:
                 for row in spec.rows:
                     settings = spec.settings(row, model, task) | {"seed": seed}
-                    config = make_config(**settings | overrides)
-                    get_method(config.method)
+                    config = _with_beta(make_config(**settings | overrides))
                     runs.append(PlannedRun(row_label(row), config, config_key(config)))
     return runs
+
+
+def _with_beta(config: RunConfig) -> RunConfig:
+    """Return a config that names its β, so that the default and the same β given are one run."""
+    given = config.beta is not None or not get_method(config.method).regularized
+    return config if given else config.model_copy(update={"beta": BETA})
 
 
 def config_key(config: RunConfig) -> str:

@@ -1,15 +1,16 @@
-"""The table of a study: rows × tasks, mean and deviation over seeds; Markdown, LaTeX, CSV."""
+"""The table of a study: rows × tasks, mean and deviation over seeds, the paper's figures beside."""
 
-import csv
-import io
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import mean, stdev
 
+from pfes.methods import get_method
 from pfes.result import Result
-from pfes.studies.plan import PlannedRun
+from pfes.studies.paper import PaperTable, paper_table
+from pfes.studies.plan import PlannedRun, StudySpec
 
 MISSING = "–"
+SECONDS = "s/FE"
 
 
 @dataclass(frozen=True)
@@ -23,23 +24,52 @@ class Cell:
     def mean(self) -> float | None:
         return mean(self.values) if self.values else None
 
-    def text(self, separator: str = " ± ") -> str:
-        """Return mean and deviation; how many seeds, where some are missing."""
-        if not self.values:
-            return MISSING
-        deviation = f"{separator}{stdev(self.values):.2f}" if len(self.values) > 1 else ""
+    @property
+    def deviation(self) -> float | None:
+        return stdev(self.values) if len(self.values) > 1 else None
+
+    @property
+    def text(self) -> str:
+        """Mean and deviation; how many seeds, where some are missing."""
         part = "" if len(self.values) == self.planned else f" ({len(self.values)}/{self.planned})"
-        return f"{mean(self.values):.2f}{deviation}{part}"
+        return MISSING if self.mean is None else figure_text(self.mean, self.deviation) + part
+
+
+def figure_text(average: float, deviation: float | None) -> str:
+    """Return a mean, with its deviation where there is one."""
+    return f"{average:.2f}" + ("" if deviation is None else f" ± {deviation:.2f}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell as it is printed."""
+
+    text: str
+    value: float | None  # to sort by
+    rank: int | None = None  # 1 is the best of its column
+    note: str = ""  # the figures behind it
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table as it is printed, in whichever format."""
+
+    caption: str
+    head: tuple[str, ...]
+    lines: tuple[tuple[str, tuple[Entry, ...]], ...]  # label, one entry for each other column
 
 
 @dataclass(frozen=True)
 class StudyTable:
     """Rows × tasks for one model."""
 
-    title: str
+    model: str
     rows: tuple[str, ...]
     tasks: tuple[str, ...]
     cells: dict[tuple[str, str], Cell]
+    seconds: dict[str, float]  # of a function evaluation, mean over what the row ran
+    paper: PaperTable | None
+    alike: bool  # whether model and budget are the paper's
 
     def rank(self, row: str, task: str) -> int | None:
         """Return 1 for the best mean of a task, 2 for the second; ties share a rank."""
@@ -50,72 +80,77 @@ class StudyTable:
         better = {value for value in others if value is not None and value > own}
         return 1 + len(better)
 
-    def markdown(self) -> str:
-        styles: dict[int | None, Callable[[str], str]] = {
-            1: lambda text: f"**{text}**", 2: lambda text: f"<u>{text}</u>",
-        }  # fmt: skip
-        lines = [f"| {self.title} | " + " | ".join(self.tasks) + " |"]
-        lines.append("|---" * (len(self.tasks) + 1) + "|")
+    def sheets(self) -> Iterator[Sheet]:
+        """Yield our table, and the paper's where it is of another model or budget.
+
+        Where both agree, the paper's rows stand in ours, without a rank.
+        """
+        head = (*self.tasks, SECONDS)
+        lines = []
         for row in self.rows:
-            texts = [
-                styles.get(self.rank(row, task), str)(self.cells[row, task].text())
-                for task in self.tasks
+            lines.append((row, self._own(row)))
+            if self.alike and self.paper is not None and row in self.paper.rows:
+                lines.append((f"{row} (paper)", self._of_paper(self.paper, row)))
+        yield Sheet(self.model, (self.model, *head), tuple(lines))
+        if self.paper is not None and not self.alike:
+            theirs = [
+                (row, self._of_paper(self.paper, row))
+                for row in self.rows
+                if row in self.paper.rows
             ]
-            lines.append(f"| {_escape_markdown(row)} | " + " | ".join(texts) + " |")
-        return "\n".join(lines) + "\n"
+            caption = (
+                f"The paper's figures, of another model or budget: {self.paper.model}, "
+                f"{self.paper.budget} function evaluations. Not comparable with ours."
+            )
+            if theirs:
+                yield Sheet(caption, (f"{self.paper.model} (paper)", *head), tuple(theirs))
 
-    def latex(self) -> str:
-        """Return a table that needs the package booktabs."""
-        styles: dict[int | None, Callable[[str], str]] = {
-            1: lambda text: rf"\textbf{{{text}}}", 2: lambda text: rf"\underline{{{text}}}",
-        }  # fmt: skip
-        lines = [r"\begin{tabular}{l" + "c" * len(self.tasks) + "}", r"\toprule"]
-        lines += [" & ".join(map(_escape_latex, (self.title, *self.tasks))) + r" \\", r"\midrule"]
-        for row in self.rows:
-            texts = []
-            for task in self.tasks:
-                text = self.cells[row, task].text(r" $\pm$ ").replace(MISSING, "--")
-                texts.append(styles.get(self.rank(row, task), str)(text))
-            lines.append(" & ".join([_escape_latex(row), *texts]) + r" \\")
-        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+    def _own(self, row: str) -> tuple[Entry, ...]:
+        found = []
+        for task in self.tasks:
+            cell = self.cells[row, task]
+            note = "seeds: " + ", ".join(f"{value:.2f}" for value in cell.values)
+            found.append(Entry(cell.text, cell.mean, self.rank(row, task), note))
+        return (*found, _seconds_entry(self.seconds.get(row)))
 
-    def csv(self) -> str:
-        """Return one line for each row and task, with every seed's value."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["model", "row", "task", "mean", "deviation", "seeds", "planned", "values"])
-        for row in self.rows:
-            for task in self.tasks:
-                cell = self.cells[row, task]
-                deviation = stdev(cell.values) if len(cell.values) > 1 else None
-                figures = [cell.mean, deviation, len(cell.values), cell.planned]
-                writer.writerow([self.title, row, task, *figures, " ".join(map(str, cell.values))])
-        return text.getvalue()
+    def _of_paper(self, paper: PaperTable, row: str) -> tuple[Entry, ...]:
+        found = []
+        for task in self.tasks:
+            figure = paper.rows[row].get(task)
+            found.append(Entry(figure_text(*figure), figure[0]) if figure else Entry(MISSING, None))
+        return (*found, _seconds_entry(paper.seconds.get(row)))
 
 
-def make_tables(plan: list[PlannedRun], results: dict[int, Result]) -> list[StudyTable]:
+def _seconds_entry(seconds: float | None) -> Entry:
+    return Entry(MISSING if seconds is None else f"{seconds:.4f}", seconds)
+
+
+def make_tables(
+    spec: StudySpec, plan: list[PlannedRun], results: dict[int, Result]
+) -> list[StudyTable]:
     """Return one table for each model; `results` are by place in the plan."""
     tables = []
+    paper = paper_table(spec.name)
     for model in dict.fromkeys(run.config.model for run in plan):
         own = [(i, run) for i, run in enumerate(plan) if run.config.model == model]
         rows = tuple(dict.fromkeys(run.label for _, run in own))
         tasks = tuple(dict.fromkeys(run.task_name for _, run in own))
-        cells = {}
+        cells, seconds = {}, {}
         for row in rows:
+            spent = [
+                results[i].seconds_per_evaluation
+                for i, run in own
+                if run.label == row and i in results
+            ]
+            searched = [value for value in spent if value is not None]
+            if searched:
+                seconds[row] = mean(searched)
             for task in tasks:
                 places = [i for i, run in own if (run.label, run.task_name) == (row, task)]
                 values = tuple(100 * results[i].test for i in places if i in results)
                 cells[row, task] = Cell(values, len(places))
-        tables.append(StudyTable(own[0][1].model_name, rows, tasks, cells))
+        name = own[0][1].model_name
+        budgets = {r.config.budget for _, r in own if get_method(r.config.method).optimizer}
+        alike = paper is not None and paper.agrees(name, budgets)
+        tables.append(StudyTable(name, rows, tasks, cells, seconds, paper, alike))
     return tables
-
-
-def _escape_markdown(text: str) -> str:
-    return text.replace("|", r"\|").replace("<", "&lt;")
-
-
-def _escape_latex(text: str) -> str:
-    table = {"\\": r"\textbackslash{}", "β": r"$\beta$", "σ": r"$\sigma$", "d̃": r"$\tilde d$"}
-    table |= {letter: "\\" + letter for letter in "&%$#_{}"}
-    table |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    return "".join(table.get(letter, letter) for letter in text)

@@ -1,0 +1,1 @@
+"""One self-contained page of a study or of a run."""

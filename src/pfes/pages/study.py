@@ -1,0 +1,126 @@
+"""The page of a study."""
+
+from pfes.pages.html import (
+    Cell,
+    Line,
+    Row,
+    chart,
+    dialog,
+    facts,
+    grid,
+    page,
+    paragraph,
+    section,
+    table,
+)
+from pfes.result import Result
+from pfes.studies.plan import PlannedRun
+from pfes.studies.report import StudyReport
+from pfes.studies.table import MISSING, Entry, Sheet
+
+RANKS = {1: "number best", 2: "number second"}
+RUNS = ("run", "model", "task", "seed", "metric", "zero-shot", "found", "FEs", "s/FE")
+
+
+def study_page(report: StudyReport) -> str:
+    """Return the page: tables, curves, comparisons, and every run with all that it depends on."""
+    sheets = [sheet for found in report.tables for sheet in found.sheets()]
+    parts = [section("Results", *(_sheet(sheet) for sheet in sheets))]
+    if report.panels:
+        parts.append(section("Convergence", paragraph(CURVES), grid(*_curves(report))))
+    if report.comparisons:
+        parts.append(section("Paired comparisons", paragraph(report.compared), _compared(report)))
+    parts.append(section("Runs", _runs(report)))
+    parts += [_details(i, report.plan[i], result) for i, result in report.results.items()]
+    return page(report.spec.title or report.spec.name, report.summary, *parts)
+
+
+CURVES = (
+    "Best training loss so far, as a part of its first value: rows differ in what their loss is. "
+    "Median over seeds."
+)
+
+
+def _sheet(sheet: Sheet) -> str:
+    rows: list[Row] = [[label, *map(_entry, entries)] for label, entries in sheet.lines]
+    return table(sheet.caption, sheet.head, rows)
+
+
+def _entry(entry: Entry) -> Cell:
+    style = RANKS.get(entry.rank or 0, "number")
+    return Cell(entry.text, entry.value, style, entry.note)
+
+
+def _curves(report: StudyReport) -> list[str]:
+    return [
+        chart(
+            f"{panel.task} · {panel.model}",
+            "function evaluations",
+            "best loss, part of its first",
+            [Line(curve.row, curve.evaluations, curve.losses) for curve in panel.curves],
+        )
+        for panel in report.panels
+    ]
+
+
+def _compared(report: StudyReport) -> str:
+    head = ("row", "against", "pairs", "better in", "median difference", "p")
+    rows = []
+    for found in report.comparisons:
+        p = "too few pairs that differ" if found.p is None else f"{found.p:.3g}"
+        rows.append(
+            (
+                found.row,
+                Cell(found.against, found.against),
+                Cell(str(found.pairs), found.pairs, "number"),
+                Cell(str(found.better), found.better, "number"),
+                Cell(f"{found.median:+.2f}", found.median, "number"),
+                Cell(p, found.p, "number"),
+            )
+        )
+    return table("Every pair of rows", head, rows)
+
+
+def _runs(report: StudyReport) -> str:
+    rows: list[Row] = []
+    for i, run in enumerate(report.plan):
+        names = (Cell(run.model_name, run.model_name), Cell(run.task_name, run.task_name))
+        seed = Cell(str(run.config.seed), run.config.seed, "number")
+        result = report.results.get(i)
+        if result is None:
+            rows.append((run.label, *names, seed, *[Cell(MISSING)] * 5))
+            continue
+        seconds = result.seconds_per_evaluation
+        rows.append(
+            (
+                Cell(run.label, run.label, opens=_name(i)),
+                *names,
+                seed,
+                Cell(result.metric, result.metric),
+                Cell(f"{result.zero_shot:.4f}", result.zero_shot, "number"),
+                Cell(f"{result.test:.4f}", result.test, "number"),
+                Cell(str(result.evaluations), result.evaluations, "number"),
+                Cell(MISSING if seconds is None else f"{seconds:.3f}", seconds, "number"),
+            )
+        )
+    return table("Every run; its name opens its details", RUNS, rows)
+
+
+def _details(number: int, run: PlannedRun, result: Result) -> str:
+    title = f"{run.label} · {run.task_name} · {run.model_name} · seed {run.config.seed}"
+    return dialog(_name(number), title, *run_facts(result), facts([("folder", run.folder)]))
+
+
+def run_facts(result: Result) -> list[str]:
+    """Return the figures, settings and environment of a run."""
+    names = ("validation", "initial", "train_loss", "selected_at", "beta", "probability", "rank")
+    figures = [(name.replace("_", " "), getattr(result, name)) for name in names]
+    return [
+        "<h4>Figures</h4>", facts(figures),
+        "<h4>Settings</h4>", facts(result.config.items()),
+        "<h4>Environment</h4>", facts(result.environment.items()),
+    ]  # fmt: skip
+
+
+def _name(number: int) -> str:
+    return f"run-{number}"

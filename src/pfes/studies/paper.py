@@ -1,0 +1,38 @@
+"""The paper's own figures, to stand beside ours."""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+Figure = tuple[float, float | None]  # mean and deviation over five seeds, in percent
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """One of the paper's tables: what it says of a row on a task."""
+
+    model: str
+    budget: int
+    rows: dict[str, dict[str, Figure]]
+    seconds: dict[str, float]  # of a function evaluation, by row
+
+    def agrees(self, model: str, budgets: set[int]) -> bool:
+        """Whether runs of a model with these budgets can be compared with the table."""
+        return model == self.model and budgets <= {self.budget}
+
+
+@cache
+def paper_table(study: str) -> PaperTable | None:
+    """Return the paper's table of what a study repeats; None if it has none."""
+    text = files("pfes.studies").joinpath("paper.json").read_text(encoding="utf-8")
+    content = json.loads(text).get(study)
+    if content is None:
+        return None
+    rows, seconds = {}, {}
+    for name, figures in content["rows"].items():
+        spent = figures.pop("seconds_per_evaluation", None)
+        if spent is not None:
+            seconds[name] = spent
+        rows[name] = {task: (mean, deviation) for task, (mean, deviation) in figures.items()}
+    return PaperTable(content["model"], content["budget"], rows, seconds)
