@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pfes.analysis.dimension import intrinsic_dimension as intrinsic_dimension
     from pfes.errors import PfesError as PfesError
     from pfes.models.load import load_model as load_model
     from pfes.objective import Objective as Objective
@@ -28,6 +29,7 @@ _HOMES = {
     "PfesError": "pfes.errors",
     "Result": "pfes.result",
     "Task": "pfes.tasks",
+    "intrinsic_dimension": "pfes.analysis.dimension",
     "load_model": "pfes.models.load",
     "load_task": "pfes.tasks",
     "search": "pfes.run",

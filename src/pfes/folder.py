@@ -47,7 +47,7 @@ class RunFolder:
 
     def write_json(self, path: Path, content: dict[str, Any]) -> None:
         """Write a JSON file in one step."""
-        self._replace(path, (json.dumps(_finite(content), indent=2) + "\n").encode())
+        replace_file(path, (json.dumps(_finite(content), indent=2) + "\n").encode())
 
     def read_json(self, path: Path) -> dict[str, Any]:
         """Read a JSON file of the folder."""
@@ -64,7 +64,7 @@ class RunFolder:
     def write_answers(self, answers: Iterable[dict[str, Any]]) -> None:
         """Store what was answered to each test example, a line each."""
         lines = (json.dumps(_finite(answer), ensure_ascii=False) + "\n" for answer in answers)
-        self._replace(self.answers, "".join(lines).encode())
+        replace_file(self.answers, "".join(lines).encode())
 
     def read_answers(self) -> list[dict[str, Any]]:
         """Return what was answered to each test example."""
@@ -95,7 +95,7 @@ class RunFolder:
         arrays, plain = _split(state)
         size = self.history.stat().st_size if self.history.exists() else 0
         metadata = {PLAIN: json.dumps({"state": plain, "history_bytes": size})}
-        self._replace(self.checkpoint, save(arrays, metadata=metadata))
+        replace_file(self.checkpoint, save(arrays, metadata=metadata))
 
     def load_checkpoint(self) -> dict[str, Any] | None:
         """Return the last checkpoint and drop what the history has beyond it; None if none yet."""
@@ -113,7 +113,7 @@ class RunFolder:
     def save_prompt(self, prompt: Floats, about: dict[str, Any]) -> None:
         """Store a prompt `(length, width)` with what is needed to use it."""
         tensors = {"prompt": np.ascontiguousarray(prompt)}
-        self._replace(self.prompt, save(tensors, metadata={PLAIN: json.dumps(about)}))
+        replace_file(self.prompt, save(tensors, metadata={PLAIN: json.dumps(about)}))
 
     def load_prompt(self) -> tuple[Floats, dict[str, Any]]:
         """Return the prompt, `(length, width)`, and what it was stored with."""
@@ -131,21 +131,23 @@ class RunFolder:
         if self.history.exists():
             os.truncate(self.history, size)
 
-    def _replace(self, path: Path, content: bytes) -> None:
-        draft = path.with_name(path.name + DRAFT)
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file in one step: after a crash it is the old one or the new one, whole."""
+    draft = path.with_name(path.name + DRAFT)
+    try:
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        directory = os.open(path.parent, os.O_RDONLY)
         try:
-            with draft.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-            directory = os.open(self.path, os.O_RDONLY)
-            try:
-                os.fsync(directory)  # makes the renaming itself survive a power cut
-            finally:
-                os.close(directory)
-        except OSError as error:
-            raise PfesError(f"{path} cannot be written: {error.strerror}") from None
+            os.fsync(directory)  # makes the renaming itself survive a power cut
+        finally:
+            os.close(directory)
+    except OSError as error:
+        raise PfesError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ class Stage:
     name: str
     done: int = 0
     total: int | None = None
+    unit: str = "examples"
 
 
 class Result(BaseModel):

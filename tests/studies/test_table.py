@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from pfes.result import Result
+from pfes.sheets import Sheet, escape_latex, latex, markdown
 from pfes.studies import PlannedRun, StudySpec, plan_runs, read_study
 from pfes.studies.compare import compare
-from pfes.studies.formats import escape_latex, latex, markdown
 from pfes.studies.paper import paper_table
-from pfes.studies.table import Sheet, make_tables
+from pfes.studies.table import make_tables
 
 ROWS = [{"method": "manual"}, {"label": "SaES <b>", "method": "saes"}, {"method": "zosgd"}]
 STUDIES = Path(__file__).parents[2] / "studies"
@@ -29,17 +29,16 @@ def result(test: float, seconds: float | None = None) -> Result:
 
 def test_ranks_and_missing_cells() -> None:
     found = {0: result(0.5), 3: result(0.7), 1: result(0.8, 0.25)}
-    tables = make_tables(*make(), found)
-    (table,) = tables
+    (table,) = make_tables(*make(), found)
     assert [table.rank(row, "sst2") for row in table.rows] == [2, 1, None]
     assert table.cells["manual", "sst2"].text == "60.00 ± 14.14"
     assert table.cells["SaES <b>", "sst2"].text == "80.00 (1/2)"
     assert table.cells["zosgd", "sst2"].text == "–"
     assert table.seconds == {"SaES <b>": 0.25}
-    assert "| SaES &lt;b> | **80.00 (1/2)** | 0.2500 |" in markdown(tables)
-    assert "| zosgd | – | – |" in markdown(tables)
-    assert r"\underline{60.00 $\pm$ 14.14} & --" in latex(tables)
-    assert r"SaES $<$b$>$" in latex(tables)
+    assert "| SaES &lt;b> | **80.00 (1/2)** | 0.2500 |" in markdown(table.sheets())
+    assert "| zosgd | – | – |" in markdown(table.sheets())
+    assert r"\underline{60.00 $\pm$ 14.14} & --" in latex(table.sheets())
+    assert r"SaES $<$b$>$" in latex(table.sheets())
 
 
 def sheets(model: str, budget: int) -> list[Sheet]:
@@ -110,9 +109,9 @@ def test_text_in_latex() -> None:
 def test_latex_compiles(tmp_path: Path) -> None:
     names = [r"\ { } # ^ ~ $ _ & % < > |", "β σ λ μ d̃ √ − ± –"]
     rows = [{"label": name, "method": "saes"} for name in [*names, "BBT"]]
-    tables = make_tables(*make(name="main", rows=rows), {0: result(0.5), 3: result(0.6)})
+    (table,) = make_tables(*make(name="main", rows=rows), {0: result(0.5), 3: result(0.6)})
     head = r"\documentclass{article}\usepackage{booktabs}\begin{document}"
-    (tmp_path / "table.tex").write_text(latex(tables), encoding="utf-8")
+    (tmp_path / "table.tex").write_text(latex(table.sheets()), encoding="utf-8")
     (tmp_path / "doc.tex").write_text(head + "\n\\input{table.tex}\n\\end{document}\n")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "doc.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)

@@ -1,24 +1,30 @@
 """Command-line options made from the run config, where each setting is declared."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import typer
 
 from pfes.config import RunConfig
 
+Command = Callable[..., None]
+ALL = tuple(RunConfig.model_fields)
 
-def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command one option per setting of a run, in place of its `settings` parameter.
+
+def with_settings(names: Collection[str] = ALL) -> Callable[[Command], Command]:
+    """Give a command an option for each of these settings, in place of its `settings` parameter.
 
     An option that is not given does not appear in `settings`, so that a config file or the
     config's own default can speak.
     """
+    return lambda command: _wrap(command, names)
+
+
+def _wrap(command: Command, names: Collection[str]) -> Command:
     signature = inspect.signature(command)
 
     def wrapped(**arguments: Any) -> None:
-        names = set(RunConfig.model_fields)
         given = {k: v for k, v in arguments.items() if k in names and v is not None}
         rest = {k: v for k, v in arguments.items() if k not in names}
         command(settings=given, **rest)
@@ -28,22 +34,23 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
         for p in signature.parameters.values()
         if p.name != "settings"
     ]
-    wrapped.__signature__ = signature.replace(parameters=[*_options(), *own])  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {p.name: p.annotation for p in [*_options(), *own]}
+    parameters = [*_options(names), *own]
+    wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
     wrapped.__name__ = command.__name__
     wrapped.__doc__ = command.__doc__
     return wrapped
 
 
-def _options() -> list[inspect.Parameter]:
+def _options(names: Collection[str]) -> list[inspect.Parameter]:
     return [
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=typer.Option(None, f"--{name.replace('_', '-')}", help=_help(name)),
-            annotation=_plain_type(field.annotation) | None,
+            annotation=_plain_type(RunConfig.model_fields[name].annotation) | None,
         )
-        for name, field in RunConfig.model_fields.items()
+        for name in names
     ]
 
 

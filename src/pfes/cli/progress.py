@@ -1,6 +1,7 @@
 """Showing a run: live on a terminal, line by line elsewhere, silent for machines."""
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -12,6 +13,8 @@ from pfes.loop import Step
 from pfes.result import Result, Stage
 from pfes.run import Event
 from pfes.scoring import Score
+
+BETWEEN = 60.0  # seconds between two lines about one stage
 
 
 class Display(Protocol):
@@ -57,16 +60,27 @@ class _Silent:
 
 
 class _Lines:
-    """One line for each validation and each stage: what a log wants."""
+    """One line for each validation and each stage, of a long stage one a minute: for a log."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.stage = ""
+        self.began = (0.0, 0)  # time and place of the stage's first sign
+        self.last = 0.0
 
     def show(self, event: Event) -> None:
-        if isinstance(event, Stage) and event.total is not None and event.name != self.stage:
-            self.stage = event.name
-            print(f"{event.name}, {event.total} examples", file=sys.stderr, flush=True)
+        if isinstance(event, Stage) and event.total is not None:
+            now = time.monotonic()
+            if event.name != self.stage:
+                self.stage, self.began, self.last = event.name, (now, event.done), now
+                line = f"{event.name}, {event.total} {event.unit}"
+                print(line, file=sys.stderr, flush=True)
+            elif now - self.last >= BETWEEN and event.done > self.began[1]:
+                self.last = now
+                pace = (now - self.began[0]) / (event.done - self.began[1])
+                left = pace * (event.total - event.done) / 60
+                line = f"{event.name}, {event.done}/{event.total}, {left:.0f} min left"
+                print(line, file=sys.stderr, flush=True)
         elif isinstance(event, Step) and event.validation is not None:
             print(
                 f"{event.evaluations}/{self.budget} FEs  {_figures(event)}  "

@@ -18,7 +18,7 @@ from pfes.result import Result
 INTERRUPTED = 130  # the shell's code for a program stopped by Ctrl-C
 
 
-@with_settings
+@with_settings()
 def search(
     settings: dict[str, Any],
     out: Annotated[Path, typer.Option("--out", help="run folder to write")],

@@ -4,11 +4,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pfes.errors import PfesError
+
+if TYPE_CHECKING:
+    from pfes.studies import PlannedRun
 
 study = typer.Typer(help="Carry out and report a grid of runs.", no_args_is_help=True)
 
@@ -33,16 +36,22 @@ def run_study(
     jobs: Annotated[int, typer.Option(min=1, help="processes, which share the cores")] = 1,
 ) -> None:
     """Carry out what is not finished; stop it at any time, and run it again to go on."""
+    spec, plan, place = _plan(file, out, model, tasks, seeds, budget, data_dir)
+    if carry_out_and_show(spec.name, plan, place, jobs):
+        raise typer.Exit(1)
+
+
+def carry_out_and_show(name: str, plan: "list[PlannedRun]", place: Path, jobs: int) -> int:
+    """Carry out what is not finished, under one table; return how many runs failed."""
     from pfes.cli.study_display import follow_study
     from pfes.studies.carry_out import carry_out
     from pfes.studies.workers import carry_out_in_processes
 
-    spec, plan, place = _plan(file, out, model, tasks, seeds, budget, data_dir)
     started = time.perf_counter()
     one = jobs == 1
     events = carry_out(plan, place) if one else carry_out_in_processes(plan, place, jobs)
     try:
-        failed = follow_study(spec.name, plan, events)
+        failed = follow_study(name, plan, events)
     except KeyboardInterrupt:
         print(f"\nStopped. Run the same command to go on; runs are in {place}", file=sys.stderr)
         raise typer.Exit(130) from None
@@ -50,8 +59,7 @@ def run_study(
         print(f"failed: {label}: {message}", file=sys.stderr)
     minutes = (time.perf_counter() - started) / 60
     print(f"{len(plan) - len(failed)} of {len(plan)} runs are in {place} ({minutes:.1f} min)")
-    if failed:
-        raise typer.Exit(1)
+    return len(failed)
 
 
 @study.command("report")

@@ -14,9 +14,9 @@ from pfes.pages.html import (
     table,
 )
 from pfes.result import Result
+from pfes.sheets import MISSING, Entry, Sheet
 from pfes.studies.plan import PlannedRun
 from pfes.studies.report import StudyReport
-from pfes.studies.table import MISSING, Entry, Sheet
 
 RANKS = {1: "number best", 2: "number second"}
 RUNS = ("run", "model", "task", "seed", "metric", "zero-shot", "found", "FEs", "s/FE")
@@ -24,8 +24,7 @@ RUNS = ("run", "model", "task", "seed", "metric", "zero-shot", "found", "FEs", "
 
 def study_page(report: StudyReport) -> str:
     """Return the page: tables, curves, comparisons, and every run with all that it depends on."""
-    sheets = [sheet for found in report.tables for sheet in found.sheets()]
-    parts = [section("Results", *(_sheet(sheet) for sheet in sheets))]
+    parts = [section("Results", *map(_sheet, report.sheets))]
     if report.panels:
         parts.append(section("Convergence", paragraph(CURVES), grid(*_curves(report))))
     if report.comparisons:

@@ -4,7 +4,9 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
+SECONDS = "seconds_per_evaluation"
 Figure = tuple[float, float | None]  # mean and deviation over five seeds, in percent
 
 
@@ -23,16 +25,23 @@ class PaperTable:
 
 
 @cache
+def paper_figures(name: str) -> dict[str, Any] | None:
+    """Return what the paper says under a name, with model and budget; None if nothing."""
+    text = files("pfes.studies").joinpath("paper.json").read_text(encoding="utf-8")
+    found: dict[str, Any] | None = json.loads(text).get(name)
+    return found
+
+
+@cache
 def paper_table(study: str) -> PaperTable | None:
     """Return the paper's table of what a study repeats; None if it has none."""
-    text = files("pfes.studies").joinpath("paper.json").read_text(encoding="utf-8")
-    content = json.loads(text).get(study)
+    content = paper_figures(study)
     if content is None:
         return None
     rows, seconds = {}, {}
     for name, figures in content["rows"].items():
-        spent = figures.pop("seconds_per_evaluation", None)
-        if spent is not None:
-            seconds[name] = spent
-        rows[name] = {task: (mean, deviation) for task, (mean, deviation) in figures.items()}
+        if SECONDS in figures:
+            seconds[name] = figures[SECONDS]
+        pairs = {task: pair for task, pair in figures.items() if task != SECONDS}
+        rows[name] = {task: (mean, deviation) for task, (mean, deviation) in pairs.items()}
     return PaperTable(content["model"], content["budget"], rows, seconds)

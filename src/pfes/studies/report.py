@@ -7,11 +7,11 @@ from pfes.figures import study_convergence
 from pfes.folder import RunFolder
 from pfes.result import Result
 from pfes.run import finished
+from pfes.sheets import MISSING, Sheet, escape_markdown, latex, markdown
 from pfes.studies.compare import TEST, Comparison, compare
 from pfes.studies.curves import Panel, make_panels
-from pfes.studies.formats import comma_separated, escape_markdown, latex, markdown
 from pfes.studies.plan import PlannedRun, StudySpec
-from pfes.studies.table import MISSING, StudyTable, make_tables
+from pfes.studies.table import StudyTable, comma_separated, make_tables
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,11 @@ class StudyReport:
             f"best bold, second underlined; {MISSING} is missing. s/FE: seconds per function "
             "evaluation."
         )
+
+    @property
+    def sheets(self) -> list[Sheet]:
+        """The tables as they are printed."""
+        return [sheet for table in self.tables for sheet in table.sheets()]
 
     @property
     def compared(self) -> str:
@@ -66,8 +71,8 @@ def write_report(report: StudyReport, place: Path, html: bool = False) -> list[P
     place.mkdir(parents=True, exist_ok=True)
     title = f"# {report.spec.title or report.spec.name}\n\n{report.summary}\n\n"
     texts = {
-        "table.md": title + markdown(report.tables),
-        "table.tex": latex(report.tables),
+        "table.md": title + markdown(report.sheets),
+        "table.tex": latex(report.sheets),
         "table.csv": comma_separated(report.tables),
         "comparisons.md": _comparisons(report),
     }

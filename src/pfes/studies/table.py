@@ -1,15 +1,17 @@
 """The table of a study: rows × tasks, mean and deviation over seeds, the paper's figures beside."""
 
-from collections.abc import Iterator
+import csv
+import io
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from statistics import mean, stdev
 
 from pfes.methods import get_method
 from pfes.result import Result
+from pfes.sheets import MISSING, Entry, Sheet, figure_text
 from pfes.studies.paper import PaperTable, paper_table
 from pfes.studies.plan import PlannedRun, StudySpec
 
-MISSING = "–"
 SECONDS = "s/FE"
 
 
@@ -33,30 +35,6 @@ class Cell:
         """Mean and deviation; how many seeds, where some are missing."""
         part = "" if len(self.values) == self.planned else f" ({len(self.values)}/{self.planned})"
         return MISSING if self.mean is None else figure_text(self.mean, self.deviation) + part
-
-
-def figure_text(average: float, deviation: float | None) -> str:
-    """Return a mean, with its deviation where there is one."""
-    return f"{average:.2f}" + ("" if deviation is None else f" ± {deviation:.2f}")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A cell as it is printed."""
-
-    text: str
-    value: float | None  # to sort by
-    rank: int | None = None  # 1 is the best of its column
-    note: str = ""  # the figures behind it
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """A table as it is printed, in whichever format."""
-
-    caption: str
-    head: tuple[str, ...]
-    lines: tuple[tuple[str, tuple[Entry, ...]], ...]  # label, one entry for each other column
 
 
 @dataclass(frozen=True)
@@ -154,3 +132,22 @@ def make_tables(
         alike = paper is not None and paper.agrees(name, budgets)
         tables.append(StudyTable(name, rows, tasks, cells, seconds, paper, alike))
     return tables
+
+
+def comma_separated(tables: Iterable[StudyTable]) -> str:
+    """Return one line for each model, row and task, with every seed's value."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    figures = ["mean", "deviation", "seeds", "planned", "values", "seconds_per_evaluation"]
+    writer.writerow(["model", "row", "task", *figures, "paper_model", "paper_mean"])
+    for table in tables:
+        for row in table.rows:
+            for task in table.tasks:
+                cell = table.cells[row, task]
+                values = " ".join(map(str, cell.values))
+                own = [cell.mean, cell.deviation, len(cell.values), cell.planned, values]
+                paper = table.paper and table.paper.rows.get(row, {}).get(task)
+                theirs = [table.paper.model, paper[0]] if table.paper and paper else [None, None]
+                own += [table.seconds.get(row)]
+                writer.writerow([table.model, row, task, *own, *theirs])
+    return text.getvalue()

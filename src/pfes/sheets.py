@@ -1,17 +1,40 @@
-"""Tables as files: Markdown, LaTeX, CSV."""
+"""Tables as they are printed: Markdown and LaTeX."""
 
-import csv
-import io
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from pfes.studies.table import MISSING, Sheet, StudyTable
+MISSING = "–"
 
 
-def markdown(tables: Iterable[StudyTable]) -> str:
+def figure_text(average: float, deviation: float | None) -> str:
+    """Return a mean, with its deviation where there is one."""
+    return f"{average:.2f}" + ("" if deviation is None else f" ± {deviation:.2f}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell as it is printed."""
+
+    text: str
+    value: float | None  # to sort by
+    rank: int | None = None  # 1 is the best of its column
+    note: str = ""  # the figures behind it
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table as it is printed, in whichever format."""
+
+    caption: str
+    head: tuple[str, ...]
+    lines: tuple[tuple[str, tuple[Entry, ...]], ...]  # label, one entry for each other column
+
+
+def markdown(sheets: Iterable[Sheet]) -> str:
     """Return tables for Markdown; best bold, second underlined."""
     styles = {1: "**{}**", 2: "<u>{}</u>"}
     parts = []
-    for sheet in _sheets(tables):
+    for sheet in sheets:
         lines = [] if sheet.caption == sheet.head[0] else [sheet.caption, ""]
         lines += ["| " + " | ".join(map(escape_markdown, sheet.head)) + " |"]
         lines += ["|---" * len(sheet.head) + "|"]
@@ -22,11 +45,11 @@ def markdown(tables: Iterable[StudyTable]) -> str:
     return "\n".join(parts)
 
 
-def latex(tables: Iterable[StudyTable]) -> str:
+def latex(sheets: Iterable[Sheet]) -> str:
     """Return tables that need the package booktabs; best bold, second underlined."""
     styles = {1: r"\textbf{%s}", 2: r"\underline{%s}"}
     parts = []
-    for sheet in _sheets(tables):
+    for sheet in sheets:
         lines = [] if sheet.caption == sheet.head[0] else [escape_latex(sheet.caption), ""]
         lines += [r"\begin{tabular}{l" + "c" * (len(sheet.head) - 1) + "}", r"\toprule"]
         lines += [" & ".join(map(escape_latex, sheet.head)) + r" \\", r"\midrule"]
@@ -35,29 +58,6 @@ def latex(tables: Iterable[StudyTable]) -> str:
             lines.append(" & ".join([escape_latex(label), *texts]) + r" \\")
         parts.append("\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n")
     return "\n\\bigskip\n".join(parts)
-
-
-def _sheets(tables: Iterable[StudyTable]) -> Iterable[Sheet]:
-    return (sheet for table in tables for sheet in table.sheets())
-
-
-def comma_separated(tables: Iterable[StudyTable]) -> str:
-    """Return one line for each model, row and task, with every seed's value."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    figures = ["mean", "deviation", "seeds", "planned", "values", "seconds_per_evaluation"]
-    writer.writerow(["model", "row", "task", *figures, "paper_model", "paper_mean"])
-    for table in tables:
-        for row in table.rows:
-            for task in table.tasks:
-                cell = table.cells[row, task]
-                values = " ".join(map(str, cell.values))
-                own = [cell.mean, cell.deviation, len(cell.values), cell.planned, values]
-                paper = table.paper and table.paper.rows.get(row, {}).get(task)
-                theirs = [table.paper.model, paper[0]] if table.paper and paper else [None, None]
-                own += [table.seconds.get(row)]
-                writer.writerow([table.model, row, task, *own, *theirs])
-    return text.getvalue()
 
 
 def escape_markdown(text: str) -> str:

@@ -1,0 +1,102 @@
+"""Gradients of the loss at random prompts: the one place where backpropagation is used."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pfes.errors import PfesError
+from pfes.folder import replace_file
+from pfes.models.base import Floats, LanguageModel
+from pfes.models.local import LocalModel
+from pfes.models.padded import padded_passes
+from pfes.seeds import stream
+from pfes.tasks.batch import Batch
+
+GROUP_TOKENS = 8192  # of the prompts differentiated together
+
+
+def random_prompt(model: LanguageModel, length: int, seed: int, number: int) -> Floats:
+    """Return the `number`-th random prompt: tokens drawn uniformly, from a stream of its own."""
+    tokens = stream(seed, f"prompt {length} {number}").integers(model.vocabulary, size=length)
+    return model.embed(tokens.tolist())
+
+
+def loss_gradients(
+    model: LocalModel, prompts: NDArray[np.floating], batch: Batch
+) -> NDArray[np.floating]:
+    """Return the gradient of the mean cross-entropy at each prompt, `(prompts, length, width)`.
+
+    In the model's own precision, by the plain way of evaluation.
+    """
+    soft = torch.tensor(prompts, device=model.device, dtype=model.dtype, requires_grad=True)
+    words = torch.tensor(batch.words, device=model.device)
+    labels = torch.tensor(batch.labels, device=model.device)
+    tokens = min(model.batch_tokens, model.max_batch_tokens)
+    for (_, examples), logits in padded_passes(model.module, model.family, soft, batch, tokens):
+        right = labels[torch.from_numpy(examples).to(model.device)]
+        loss = torch.nn.functional.cross_entropy(logits[:, words], right, reduction="sum")
+        (loss / len(batch)).backward()  # type: ignore[no-untyped-call]
+    assert soft.grad is not None
+    return soft.grad.cpu().numpy()
+
+
+class GradientFile:
+    """A growing matrix on disk: `samples` gradients, a row each, and how many are there.
+
+    Rows are flushed before they are counted, so a kill at any moment loses at most one group.
+    """
+
+    def __init__(self, path: Path, samples: int, dimension: int) -> None:
+        self.path = path
+        self._counter = path.with_suffix(".json")
+        shape = (samples, dimension)
+        try:
+            if self._counter.exists():
+                self.rows = np.lib.format.open_memmap(path, mode="r+")
+                self.done = int(json.loads(self._counter.read_text())["done"])
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self.rows = np.lib.format.open_memmap(path, "w+", np.dtype(np.float32), shape)
+                self.done = 0
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise PfesError(f"{path} cannot be used: {error}; delete it to begin again") from None
+        if self.rows.shape != shape or self.rows.dtype != np.float32:
+            raise PfesError(f"{path} is of other settings: delete it, or choose another --out")
+
+    def append(self, gradients: NDArray[np.floating]) -> None:
+        """Write rows behind those that are there."""
+        stop = self.done + len(gradients)
+        self.rows[self.done : stop] = gradients.reshape(len(gradients), -1)
+        self.rows.flush()
+        self.done = stop
+        replace_file(self._counter, json.dumps({"done": stop}).encode())
+
+    def delete(self) -> None:
+        """Remove the file: of large models it has gigabytes."""
+        del self.rows
+        self.path.unlink()
+        self._counter.unlink()
+
+
+def collect_gradients(
+    model: LocalModel, batch: Batch, length: int, seed: int, file: GradientFile
+) -> Iterator[int]:
+    """Fill a file with gradients at random prompts; yield how many there are.
+
+    Prompts are differentiated in groups that do not depend on where an earlier run stopped.
+    """
+    row = max(len(tokens) for tokens in batch.token_ids) + length
+    group = max(1, GROUP_TOKENS // (row * len(batch)))
+    yield file.done
+    while file.done < len(file.rows):
+        numbers = range(file.done, min(file.done + group, len(file.rows)))
+        prompts = np.stack([random_prompt(model, length, seed, number) for number in numbers])
+        gradients = loss_gradients(model, prompts, batch)
+        if not np.isfinite(gradients).all():
+            raise PfesError(f"the gradient at one of the prompts {numbers} is not finite")
+        file.append(gradients)
+        yield file.done

@@ -1,0 +1,172 @@
+"""What a random subspace costs: CMA-ES in the full space against CMA-ES in the subspace."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pfes.analysis.artefacts import Artefacts
+from pfes.config import RunConfig, make_config
+from pfes.errors import PfesError
+from pfes.figures import BLUE, ORANGE
+from pfes.folder import RunFolder
+from pfes.methods import ALIGNED, UNIT
+from pfes.models.base import Floats, LanguageModel
+from pfes.models.load import load_model
+from pfes.objective import initial_prompt
+from pfes.run import finished
+from pfes.sheets import Entry, Sheet
+from pfes.spaces import RandomSubspace
+from pfes.studies.paper import paper_figures
+from pfes.studies.plan import PlannedRun, config_key, short_name
+
+NAME = "projection"
+FULL, SUBSPACE = "cmaes", "bbt"
+HEAD = ("task", "loss, full space", "loss, subspace", "γ_OP", "γ_PI", "√(1 + γ_OP²)")
+
+
+def projection_plan(settings: dict[str, Any], tasks: list[str]) -> list[PlannedRun]:
+    """Return two runs for each task, in the full space and in the subspace, from the same start.
+
+    A step in the full space begins with the energy of one in the subspace.
+    """
+    plan = []
+    for task in tasks:
+        for method in (FULL, SUBSPACE):
+            config = make_config(**settings | {"task": task, "method": method})
+            if method == FULL:
+                sigma0 = (config.sigma0 or UNIT.masked) * ALIGNED.masked  # as of causal models
+                config = config.model_copy(update={"sigma0": sigma0})
+            plan.append(PlannedRun(method, config, config_key(config)))
+    return plan
+
+
+@dataclass(frozen=True)
+class Projection:
+    """How far two searches from one start came, and how far apart they ended."""
+
+    task: str
+    loss_full: float
+    loss_subspace: float
+    gamma_op: float  # ‖A y − 0‖ / ‖x − x_init‖: the way in the subspace, by that in the full space
+    gamma_pi: float  # ‖x − (A y + x_init)‖ / ‖x − x_init‖: from the one solution to the other
+
+    @property
+    def orthogonal(self) -> float:
+        """What γ_PI is of two ways that have nothing to do with each other."""
+        return math.sqrt(1 + self.gamma_op**2)
+
+
+def compare_spaces(
+    task: str, start: Floats, full: Floats, subspace: Floats, losses: tuple[float, float]
+) -> Projection:
+    """Measure two solutions against their start, all prompts."""
+    way = float(np.linalg.norm(full - start))
+    if way == 0:
+        raise PfesError(f"{task}: the search in the full space never left its start")
+    progress = float(np.linalg.norm(subspace - start)) / way
+    return Projection(task, *losses, progress, float(np.linalg.norm(full - subspace)) / way)
+
+
+def projection_analysis(plan: list[PlannedRun], out: Path) -> list[Path]:
+    """Compare the finished runs of a plan; return the files."""
+    found, curves = [], {}
+    model: LanguageModel | None = None
+    for full, subspace in zip(plan[::2], plan[1::2], strict=True):
+        model = model or load_model(full.config.model)
+        found.append(_compare(full, subspace, out, model))
+        curves[full.task_name] = [_curve(out, run) for run in (full, subspace)]
+    config = plan[0].config
+    artefacts = Artefacts(out, NAME)
+    settings = {"model": config.model, "budget": config.budget, "seed": config.seed}
+    settings |= {"prompt_length": config.prompt_length}
+    settings |= {"intrinsic_dimension": config.intrinsic_dimension}
+    artefacts.write(settings, {"tasks": [asdict(one) for one in found]})
+    _draw(curves, config, artefacts.figure)
+    title = f"Random projections: {short_name(config.model)}"
+    return artefacts.tabulate(title, _words(found), list(_sheets(found, config)))
+
+
+def _compare(full: PlannedRun, subspace: PlannedRun, out: Path, model: LanguageModel) -> Projection:
+    configs, bests, losses = [], [], []
+    for run in (full, subspace):
+        folder = RunFolder(out / run.folder)
+        result, state = finished(folder), folder.load_checkpoint()
+        if result is None or state is None:
+            raise PfesError(f"{folder.path} is not finished: run the analysis again to go on")
+        configs.append(make_config(**result.config))
+        bests.append(state["search"]["optimizer"]["best"])
+        losses.append(state["search"]["optimizer"]["best_value"])
+    config: RunConfig = configs[1]
+    assert config.prompt_length is not None
+    start = initial_prompt(model, config.prompt_length, config.seed, config.init)
+    space = RandomSubspace(start, round(config.intrinsic_dimension), config.seed)
+    reached = space.prompts(bests[1][None])[0]
+    solution = bests[0].reshape(start.shape)
+    return compare_spaces(full.task_name, start, solution, reached, (losses[0], losses[1]))
+
+
+def _sheets(found: list[Projection], config: RunConfig) -> Iterator[Sheet]:
+    lines = [(one.task, _entries(asdict(one), one.orthogonal)) for one in found]
+    caption = (
+        f"{short_name(config.model)}, prompt length {config.prompt_length}, {config.budget} "
+        f"function evaluations, seed {config.seed}"
+    )
+    yield Sheet(caption, HEAD, tuple(lines))
+    paper = paper_figures(NAME)
+    assert paper is not None
+    theirs = [
+        (one.task, _entries(figures, math.sqrt(1 + figures["gamma_op"] ** 2)))
+        for one in found
+        if (figures := paper["rows"].get(one.task))
+    ]
+    if theirs:
+        same = (paper["model"], paper["budget"]) == (short_name(config.model), config.budget)
+        kind = "the same model and budget" if same else "another model or budget: not comparable"
+        caption = f"The paper's figures: {paper['model']}, {paper['budget']} evaluations ({kind})"
+        yield Sheet(caption, HEAD, tuple(theirs))
+
+
+def _entries(figures: dict[str, float], orthogonal: float) -> tuple[Entry, ...]:
+    names = ("loss_full", "loss_subspace", "gamma_op", "gamma_pi")
+    values = [*(figures[name] for name in names), orthogonal]
+    return tuple(Entry(f"{value:.4f}", value) for value in values)
+
+
+def _words(found: list[Projection]) -> Iterator[str]:
+    lower = sum(one.loss_full < one.loss_subspace for one in found)
+    yield f"The full space has the lower training loss on {lower} of {len(found)} tasks."
+    yield (
+        "γ_OP is the length of the way in the subspace by that in the full space; γ_PI the "
+        "distance between both ends by the latter. Two ways that have nothing to do with each "
+        "other are orthogonal in so many dimensions, and then γ_PI is √(1 + γ_OP²): only a γ_PI "
+        "well below that would mean that both searches went the same way, and one above 1 is no "
+        "sign that the subspace's solution is hard to improve."
+    )
+
+
+def _curve(out: Path, run: PlannedRun) -> list[tuple[int, float]]:
+    history = RunFolder(out / run.folder).read_history()
+    return [(line["evaluations"], line["best_loss"]) for line in history]
+
+
+def _draw(curves: dict[str, list[list[tuple[int, float]]]], config: RunConfig, path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(0.5 + 3.0 * len(curves), 2.6), layout="constrained")
+    places = figure.subplots(1, len(curves), squeeze=False)[0]
+    subspace = f"subspace, d̃ = {config.intrinsic_dimension:g}"
+    looks = [(BLUE, "-", "full space"), (ORANGE, "--", subspace)]
+    for place, (task, pair) in zip(places, curves.items(), strict=True):
+        for curve, (color, style, label) in zip(pair, looks, strict=True):
+            spent, losses = zip(*curve, strict=True)
+            place.plot(spent, losses, style, color=color, lw=1.4, label=label)
+        place.set_title(f"{task} · {short_name(config.model)}", fontsize=9)
+        place.set_xlabel("function evaluations")
+        place.set_ylabel("best training loss")
+    handles, labels = places[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    figure.savefig(path, dpi=200)
