@@ -16,6 +16,7 @@ from rich.table import Table
 
 from benchmarks.evaluation import against_limit, against_plain, masked_against_plain
 from benchmarks.memory import search_memory
+from benchmarks.neighbours import neighbour_search
 from benchmarks.optimizers import saes_alone, saes_over_bbt
 from benchmarks.served import against_vllm
 from benchmarks.suffix import suffix_growth
@@ -23,7 +24,7 @@ from benchmarks.timing import Row
 
 MEASURES: list[Callable[[], Iterator[Row]]] = [
     against_plain, against_limit, against_vllm, masked_against_plain, suffix_growth,
-    saes_alone, saes_over_bbt, search_memory,
+    saes_alone, saes_over_bbt, search_memory, neighbour_search,
 ]  # fmt: skip
 RESULTS = Path(__file__).with_name("results.json")
 

@@ -30,7 +30,7 @@ def stated(tokens: int, answers: int, config: Any, d: int) -> float:
     return 4.0 * float(activations + logits + 4 * POPULATION * d)
 
 
-def _status(name: str) -> float:
+def status(name: str) -> float:
     """Return a figure of this process's memory in bytes (Linux)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(float(line.split()[1]) * 1024 for line in lines if line.startswith(name))
@@ -44,7 +44,7 @@ def main() -> None:
     model, whole = causal_model(), objective(50)
     few = whole.batch.take(range(1))
     model.logprobs(prompt(50)[None, :1], few)
-    before = _status("VmRSS")
+    before = status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak so far is that of loading: forget it
     search = SAES(whole.initial_prompt(), 0.1, POPULATION, damping_dimension=500)
     for _ in range(2):
@@ -52,7 +52,7 @@ def main() -> None:
         values = [whole(candidate[None])[0] for candidate in candidates[:2]]
         search.tell([*values, *([9.0] * (POPULATION - 2))])
     tokens = 50 + sum(map(len, whole.batch.token_ids))
-    peak = _status("VmHWM") - before
+    peak = status("VmHWM") - before
     print(peak, stated(tokens, len(whole.batch), model.module.config, whole.dimension))
 
 
