@@ -163,12 +163,19 @@ def prepare(
 
 
 def finished(folder: RunFolder) -> Result | None:
-    """Return the result of a run that has ended."""
+    """Return the result of a run that has ended, with its prompt."""
+    result = read_result(folder)
+    if result is None:
+        return None
+    return result.model_copy(update={"prompt": folder.load_prompt()[0]})
+
+
+def read_result(folder: RunFolder) -> Result | None:
+    """Return the figures of a run that has ended; they are there even where its prompt is not."""
     if not folder.result.exists():
         return None
-    prompt, _ = folder.load_prompt()
     try:
-        return Result(**folder.read_json(folder.result), prompt=prompt)
+        return Result(**folder.read_json(folder.result))
     except ValidationError:
         raise PfesError(f"{folder.result} is not a result of pfes") from None
 

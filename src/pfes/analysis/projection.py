@@ -17,7 +17,7 @@ from pfes.methods import ALIGNED, UNIT
 from pfes.models.base import Floats, LanguageModel
 from pfes.models.load import load_model
 from pfes.objective import initial_prompt
-from pfes.run import finished
+from pfes.run import read_result
 from pfes.sheets import Entry, Sheet
 from pfes.spaces import RandomSubspace
 from pfes.studies.paper import paper_figures
@@ -94,7 +94,7 @@ def _compare(full: PlannedRun, subspace: PlannedRun, out: Path, model: LanguageM
     configs, bests, losses = [], [], []
     for run in (full, subspace):
         folder = RunFolder(out / run.folder)
-        result, state = finished(folder), folder.load_checkpoint()
+        result, state = read_result(folder), folder.load_checkpoint()
         if result is None or state is None:
             raise PfesError(f"{folder.path} is not finished: run the analysis again to go on")
         configs.append(make_config(**result.config))

@@ -7,7 +7,7 @@ from pathlib import Path
 from pfes.errors import PfesError
 from pfes.folder import RunFolder
 from pfes.result import Result
-from pfes.run import finished
+from pfes.run import read_result
 from pfes.studies.plan import short_name
 
 
@@ -30,7 +30,7 @@ def read_groups(paths: Iterable[Path]) -> list[Group]:
     found: dict[tuple[str, str, str], list[tuple[RunFolder, Result]]] = {}
     for path in paths:
         folder = RunFolder(path)
-        result = finished(folder)
+        result = read_result(folder)
         if result is None:
             raise PfesError(f"{path} is not a finished run: it has no {folder.result.name}")
         tuned = "" if result.beta is None else f", β = {result.beta:g}"

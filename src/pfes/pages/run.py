@@ -9,7 +9,7 @@ from pfes.folder import RunFolder
 from pfes.pages.html import Cell, Line, Row, chart, grid, page, paragraph, section, table
 from pfes.pages.study import run_facts
 from pfes.result import Result
-from pfes.run import finished
+from pfes.run import read_result
 from pfes.saved import SavedPrompt
 from pfes.studies.plan import short_name
 
@@ -22,7 +22,7 @@ POINTS = 400  # of a curve, at most
 
 def run_page(folder: RunFolder) -> str:
     """Return the page of a finished run."""
-    result = finished(folder)
+    result = read_result(folder)
     if result is None:
         raise PfesError(
             f"{folder.path} has no result yet: its run goes on with pfes search "

@@ -10,7 +10,7 @@ from pfes.errors import PfesError
 from pfes.finish import Tested
 from pfes.folder import RunFolder
 from pfes.models.base import LanguageModel
-from pfes.run import Event, finished, run
+from pfes.run import Event, read_result, run
 from pfes.studies.plan import PlannedRun
 from pfes.tasks.spec import read_spec
 
@@ -36,7 +36,7 @@ def carry_out(
     for number in range(len(plan)) if numbers is None else numbers:
         planned = plan[number]
         folder = RunFolder(out / planned.folder)
-        ended = finished(folder)
+        ended = read_result(folder)
         if ended is not None:
             yield RunEvent(number, ended)
             continue

@@ -6,7 +6,7 @@ from pathlib import Path
 from pfes.figures import study_convergence
 from pfes.folder import RunFolder
 from pfes.result import Result
-from pfes.run import finished
+from pfes.run import read_result
 from pfes.sheets import MISSING, Sheet, escape_markdown, latex, markdown
 from pfes.studies.compare import TEST, Comparison, compare
 from pfes.studies.curves import Panel, make_panels
@@ -54,7 +54,7 @@ class StudyReport:
 
 def read_report(spec: StudySpec, plan: list[PlannedRun], out: Path) -> StudyReport:
     """Read whatever runs of a study there are."""
-    found = ((i, finished(RunFolder(out / run.folder))) for i, run in enumerate(plan))
+    found = ((i, read_result(RunFolder(out / run.folder))) for i, run in enumerate(plan))
     results = {i: result for i, result in found if result is not None}
     return StudyReport(
         spec,
