@@ -17,6 +17,7 @@ from pfes.models.base import Floats, LanguageModel
 from pfes.models.calibrate import calibrate
 from pfes.models.load import load_model, load_tokenizer
 from pfes.models.local import LocalModel
+from pfes.models.served import PREFIX, ServedModel, is_served
 from pfes.objective import (
     TEXT,
     Evaluation,
@@ -52,6 +53,8 @@ def load_run_task(config: RunConfig) -> Task:
 
 def open_model(config: RunConfig, spec: TaskSpec) -> LanguageModel:
     """Load the model, but first its tokenizer alone, to check the task's words with."""
+    if is_served(config.model):
+        return _connect(config, spec)
     verbalizer_tokens(spec, load_tokenizer(config.model, config.trust_remote_code))
     model = load_model(
         config.model,
@@ -90,14 +93,37 @@ def resolve(config: RunConfig, method: Method, model: LanguageModel) -> RunConfi
     )
 
 
+def _connect(config: RunConfig, spec: TaskSpec) -> ServedModel:
+    """Reach a served model, and go through all that a search needs of its server."""
+    model = ServedModel(
+        config.model.removeprefix(PREFIX),
+        config.served_name,
+        config.tokenizer,
+        config.patience,
+        config.trust_remote_code,
+    )
+    verbalizer_tokens(spec, model.tokenizer)
+    for _ in model.checks():
+        pass
+    return model
+
+
 def fit_batches(
-    config: RunConfig, method: Method, model: LocalModel, task: Task, prompt: Floats
+    config: RunConfig, method: Method, model: LanguageModel, task: Task, prompt: Floats
 ) -> RunConfig:
-    """Set how many tokens a forward pass has: the config's figure, or measured and put there."""
+    """Set how many tokens a forward pass has: the config's figure, or measured and put there.
+
+    Of a served model, measure how many requests it likes at once; nothing depends on that.
+    """
+    if not isinstance(model, LocalModel | ServedModel):
+        return config
+    together = {"one-plus-one": 1, "zosgd": 2}.get(str(method.optimizer), config.population)
+    # a batch of its own: what a model keeps for each size that is tried goes with it
+    batch = encode_for(model, task.spec, task.train, len(prompt), config.placement)
+    if isinstance(model, ServedModel):
+        model.tune(prompt, batch, together)
+        return config
     if config.batch_tokens is None:
-        # a batch of its own: what a model keeps for each size that is tried goes with it
-        batch = encode_for(model, task.spec, task.train, len(prompt), config.placement)
-        together = {"one-plus-one": 1, "zosgd": 2}.get(str(method.optimizer), config.population)
         tokens = calibrate(model, prompt, batch, together)
         config = config.model_copy(update={"batch_tokens": tokens})
     assert config.batch_tokens is not None

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pfes.errors import PfesError
 from pfes.methods import PAPER
 from pfes.models.base import MAX_BATCH_TOKENS
+from pfes.models.client import PATIENCE
 from pfes.tasks.batch import Placement
 from pfes.tasks.task import DEFAULT_SHOTS
 
@@ -20,7 +21,18 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
-    model: str = Field(description="embedded name, folder, or Hub name")
+    model: str = Field(
+        description="embedded name, folder, Hub name, or vllm:http://HOST:PORT/v1: a vLLM server"
+    )
+    served_name: str | None = Field(
+        None, description="what a vLLM server calls its model [the only one it has]"
+    )
+    tokenizer: str | None = Field(
+        None, description="folder or Hub name of a served model's tokenizer and input embedding"
+    )
+    patience: float = Field(
+        PATIENCE, gt=0, description="seconds that a server may be away before a run stops, saved"
+    )
     task: str = Field(description="task name or YAML file")
     method: str = Field(DEFAULT_METHOD, description="see `pfes methods`")
     budget: int = Field(

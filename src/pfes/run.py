@@ -64,10 +64,9 @@ def run(
         with clock.measure("data"):
             search, space = make_search(config, method, model, task, clock)
         initial = space.prompts(search.start[None])[0]
-        if isinstance(model, LocalModel):
-            yield Stage("measuring batch size")
-            with clock.measure("loading"):
-                config = fit_batches(config, method, model, task, initial)
+        yield Stage("measuring batch size")
+        with clock.measure("loading"):
+            config = fit_batches(config, method, model, task, initial)
         _write_config(config, folder)
         yield from _steps(search, folder, resume, clock)
         found = _searched(method, search, space, initial, task.spec)

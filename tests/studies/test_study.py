@@ -103,7 +103,6 @@ def test_killed_mended_and_reported(study_file: Path, tmp_path: Path) -> None:
         assert float(line["mean"]) == pytest.approx(statistics.mean(own))
         assert float(line["deviation"]) == pytest.approx(statistics.stdev(own))
 
-
     # the figures alone, as one would publish them, are enough for the report
     for file in parted.glob("*/*"):
         if file.parent != place and file.name != "result.json":

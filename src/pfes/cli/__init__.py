@@ -6,7 +6,17 @@ from typing import Annotated
 import typer
 
 from pfes import __version__
-from pfes.cli import analyze, evaluate, listings, predict, quickstart, report, search, study
+from pfes.cli import (
+    analyze,
+    evaluate,
+    listings,
+    predict,
+    quickstart,
+    report,
+    search,
+    serve_check,
+    study,
+)
 from pfes.errors import PfesError
 
 app = typer.Typer(
@@ -40,6 +50,7 @@ app.command("report")(report.report)
 app.add_typer(study.study, name="study")
 app.add_typer(analyze.analyze, name="analyze")
 app.add_typer(listings.tasks, name="tasks")
+app.command("serve-check")(serve_check.serve_check)
 app.command("models")(listings.models)
 app.add_typer(listings.methods, name="methods")
 

@@ -47,4 +47,5 @@ def evaluate(
         print(json.dumps(figures))
         return
     print(f"{task.spec.metric} {score.metric:.4f} (95 % interval {low:.4f} – {high:.4f})")
-    print(f"P {score.probability:.4f}  R {score.rank:.2f}  on {len(task.test)} test examples")
+    rank = "not shown by the server" if score.rank is None else f"{score.rank:.2f}"
+    print(f"P {score.probability:.4f}  R {rank}  on {len(task.test)} test examples")

@@ -80,11 +80,17 @@ def check_names(config: RunConfig) -> None:
     """Find a mistyped method, task or model before anything is made or loaded."""
     from pfes.methods import get_method
     from pfes.models.load import model_source
+    from pfes.models.served import is_served
     from pfes.tasks import read_spec
 
     get_method(config.method)
     read_spec(config.task)
+    if is_served(config.model):
+        return
     model_source(config.model)
+    for name in ("served_name", "tokenizer"):
+        if getattr(config, name) is not None:
+            raise PfesError(f"--{name.replace('_', '-')} is for served models: --model vllm:URL")
 
 
 def _draw(folder: RunFolder) -> None:

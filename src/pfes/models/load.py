@@ -19,6 +19,13 @@ def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
     return _from_pretrained(AutoTokenizer, name, trust_remote_code=trust_remote_code)
 
 
+def load_config(name: str, trust_remote_code: bool = False) -> Any:
+    """Load a model's configuration alone."""
+    from transformers import AutoConfig
+
+    return _from_pretrained(AutoConfig, name, trust_remote_code=trust_remote_code)
+
+
 def load_model(
     name: str,
     *,
@@ -35,7 +42,7 @@ def load_model(
     """
     import transformers
 
-    config = _from_pretrained(transformers.AutoConfig, name, trust_remote_code=trust_remote_code)
+    config = load_config(name, trust_remote_code)
     family = model_family(config)
     where = _device(device)
     auto = {

@@ -14,7 +14,7 @@ from pfes.errors import PfesError
 from pfes.methods import get_method
 from pfes.tasks.spec import one_line, validation_message
 
-FOREVER = {"device", "data_dir"}  # where a run takes place, not what it is: no part of its hash
+WHERE = {"device", "data_dir", "patience"}  # where a run takes place, not what it is
 CHOICES = {"model", "task", "method"}  # what an entry of `where` chooses runs by
 
 
@@ -136,6 +136,10 @@ def _with_beta(config: RunConfig) -> RunConfig:
 
 
 def config_key(config: RunConfig) -> str:
-    """Return a short hash of what a run is a function of."""
-    content = {k: v for k, v in config.model_dump().items() if k not in FOREVER}
+    """Return a short hash of what a run is a function of.
+
+    Settings at their defaults are no part of it, so that a setting that pfes learns later does not
+    make every finished run another one.
+    """
+    content = config.model_dump(exclude=WHERE, exclude_defaults=True)
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]

@@ -1,0 +1,239 @@
+"""A model behind vLLM's completions: only its tokenizer and its input embedding are here."""
+
+import base64
+import io
+import math
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pfes.errors import PfesError
+from pfes.models.base import Floats, Ints
+from pfes.models.client import PATIENCE, Client, RefusedError
+from pfes.models.embedding import load_embedding
+from pfes.models.load import load_tokenizer
+from pfes.tasks.batch import Batch
+from pfes.tasks.spec import Family
+
+PREFIX = "vllm:"
+ROWS = 32  # sequences in one request
+IN_FLIGHT = (1, 2, 4, 8)  # requests at once, to choose from
+ENOUGH = 1.05  # times as fast, for twice as many requests at once to be worth it
+AGREE = 0.05  # between log-probabilities of the same tokens, given as tokens and as embeddings
+TRIES = 3  # of a question whose answer does not have what was asked for
+SENTENCE = "The weather is fine today, and the sky is"
+START = "python -m vllm.entrypoints.openai.api_server --model … --enable-prompt-embeds"
+
+
+def is_served(name: str) -> bool:
+    """Say whether a model's name is a server's address."""
+    return name.startswith(PREFIX)
+
+
+@dataclass(frozen=True)
+class Check:
+    """Something that a server must fulfil, and how it does."""
+
+    name: str
+    found: str
+
+
+class ServedModel:
+    """A causal language model that a vLLM server answers for.
+
+    A sequence travels as embeddings, its answer comes back as log-probabilities of the verbalizer
+    words. What the server does not tell, such as ranks, is not made up.
+    """
+
+    family: Family = "causal"
+
+    def __init__(
+        self,
+        url: str,
+        served_name: str | None = None,
+        tokenizer: str | None = None,
+        patience: float = PATIENCE,
+        trust_remote_code: bool = False,
+    ) -> None:
+        if tokenizer is None:
+            raise PfesError(
+                "--tokenizer: a served model needs a folder or Hub name to read its tokenizer and "
+                "its input embedding from"
+            )
+        self.name = PREFIX + url
+        self.source = tokenizer
+        self.client = Client(url, patience)
+        self.served_name = served_name
+        self.tokenizer = load_tokenizer(tokenizer, trust_remote_code)
+        self._embedding = load_embedding(tokenizer, trust_remote_code)
+        self.width = int(self._embedding.shape[1])
+        self.max_length = int(self.tokenizer.model_max_length)
+        self.in_flight = 1
+        self._pool = ThreadPoolExecutor(max(IN_FLIGHT))
+
+    @property
+    def vocabulary(self) -> int:
+        return min(len(self.tokenizer), len(self._embedding))
+
+    def embed(self, tokens: Sequence[int]) -> Floats:
+        return np.asarray(self._embedding[list(tokens)])
+
+    def logprobs(self, prompts: Floats, batch: Batch) -> Floats:
+        if prompts.shape[2] != self.width:
+            raise ValueError(f"prompts are {prompts.shape[2]} wide, the embedding is {self.width}")
+        pairs = [(c, e) for c in range(len(prompts)) for e in range(len(batch))]
+        parts = [pairs[start : start + ROWS] for start in range(0, len(pairs), ROWS)]
+
+        def ask(part: list[tuple[int, int]]) -> list[list[float]]:
+            rows = [_encode(self._row(prompts[c], batch, e)) for c, e in part]
+            return self._ask({"prompt_embeds": rows}, len(rows), batch.words)
+
+        answers = [row for found in self._in_order(ask, parts) for row in found]
+        shape = (len(prompts), len(batch), len(batch.words))
+        return np.array(answers, dtype=np.float32).reshape(shape)
+
+    def ranks(self, prompts: Floats, batch: Batch) -> tuple[Floats, Ints | None]:
+        return self.logprobs(prompts, batch), None
+
+    def _row(self, prompt: Floats, batch: Batch, example: int) -> Floats:
+        text = self.embed(batch.token_ids[example])
+        return np.concatenate([text, prompt] if batch.placement == "suffix" else [prompt, text])
+
+    def _in_order(self, ask: Any, parts: list[Any]) -> Iterator[Any]:
+        """Ask with so many requests at once; yield the answers in the order of the parts."""
+        waiting: list[Any] = []
+        try:
+            for part in parts:
+                waiting.append(self._pool.submit(ask, part))
+                if len(waiting) >= self.in_flight:
+                    yield waiting.pop(0).result()
+            while waiting:
+                yield waiting.pop(0).result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def _ask(self, what: dict[str, Any], count: int, words: Sequence[int]) -> list[list[float]]:
+        """Ask for the log-probabilities of words behind each of `count` sequences."""
+        body = what | {
+            "model": self.served_name,
+            "max_tokens": 1,
+            "temperature": 0,
+            "logprobs": len(words),
+            "logprob_token_ids": list(words),
+            "return_tokens_as_token_ids": True,
+        }
+        for last in (False,) * (TRIES - 1) + (True,):
+            try:
+                return _read(self.client.post("/completions", body), count, words)
+            except AnswerError as error:
+                if last:
+                    raise PfesError(f"{self.client.url}: {error}") from None
+        raise AssertionError("the last try returns or raises")
+
+    def checks(self) -> Iterator[Check]:
+        """Go through all that a search needs of the server; a failure says what to change."""
+        try:
+            offered = self.client.get("/models")["data"]
+            served = {str(model["id"]): model for model in offered}
+        except (KeyError, TypeError):
+            raise PfesError(f"{self.client.url} is not an OpenAI-like server") from None
+        except RefusedError as error:
+            raise PfesError(f"{error}; the address ends with /v1") from None
+        except PfesError as error:
+            raise PfesError(f"{error}: start it with {START}") from None
+        yield Check("server", f"answers at {self.client.url}")
+        if self.served_name is None and len(served) == 1:
+            self.served_name = next(iter(served))
+        if self.served_name not in served:
+            named = ", ".join(served) or "nothing"
+            raise PfesError(f"--served-name {self.served_name}: the server has {named}")
+        longest = served[self.served_name].get("max_model_len")
+        if longest is not None:
+            self.max_length = min(self.max_length, int(longest))
+        yield Check("model", f"{self.served_name}, {self.max_length} tokens")
+        yield from self._check_answers()
+
+    def _check_answers(self) -> Iterator[Check]:
+        tokens = self.tokenizer(SENTENCE, add_special_tokens=False)["input_ids"]
+        words = sorted(set(tokens))[:2]
+        plain = self._ask({"prompt": [tokens]}, 1, words)[0]
+        if not all(math.isfinite(value) and value <= 0 for value in plain):
+            raise PfesError(f"{self.client.url} answers {plain}, which are no log-probabilities")
+        yield Check("log-probabilities", "of the words that are asked for")
+        rows = [_encode(self.embed(tokens))]
+        try:
+            soft = self._ask({"prompt_embeds": rows}, 1, words)[0]
+        except RefusedError as error:
+            raise PfesError(self._refusal(str(error))) from None
+        yield Check("embeddings", f"accepted, {self.width} wide")
+        gap = max(abs(a - b) for a, b in zip(plain, soft, strict=True))
+        if not gap <= AGREE:
+            raise PfesError(
+                f"the same sentence has other answers as embeddings than as tokens (by {gap:.2g}): "
+                f"the embedding of --tokenizer {self.source} is not that of {self.served_name}"
+            )
+        yield Check("one sentence", f"same answers as tokens and as embeddings (within {gap:.1e})")
+
+    def _refusal(self, words: str) -> str:
+        """Say what to do about a server that does not take our embeddings."""
+        if "hidden_size" in words:
+            return (
+                f"--tokenizer {self.source}: its embedding is {self.width} wide, and the served "
+                f"model's is not: {words}"
+            )
+        return f"{words}: start the server with --enable-prompt-embeds"
+
+    def tune(self, prompt: Floats, batch: Batch, candidates: int) -> None:
+        """Choose how many requests are sent at once: more, as long as that is faster."""
+        requests = -(-candidates * len(batch) // ROWS)
+        best = 0.0
+        for count in (count for count in IN_FLIGHT if count == 1 or count <= requests):
+            prompts = np.repeat(prompt[None], -(-count * ROWS // len(batch)), axis=0)
+            before, self.in_flight = self.in_flight, count
+            began = time.perf_counter()
+            self.logprobs(prompts, batch)
+            speed = len(prompts) / (time.perf_counter() - began)
+            if speed < ENOUGH * best:
+                self.in_flight = before
+                return
+            best = speed
+
+
+class AnswerError(PfesError):
+    """An answer that does not have what was asked for."""
+
+
+def _read(answer: Any, count: int, words: Sequence[int]) -> list[list[float]]:
+    try:
+        choices = sorted(answer["choices"], key=lambda choice: int(choice["index"]))
+        if [choice["index"] for choice in choices] != list(range(count)):
+            raise AnswerError(f"{len(choices)} answers to {count} sequences")
+        found = [choice["logprobs"]["top_logprobs"][0] for choice in choices]
+    except (KeyError, TypeError, IndexError, ValueError):
+        raise AnswerError("an answer without log-probabilities") from None
+    missing = [word for row in found for word in words if f"token_id:{word}" not in row]
+    if missing:
+        raise AnswerError(
+            f"no log-probability of token {missing[0]}: this needs a vLLM that knows "
+            "logprob_token_ids"
+        )
+    return [[_number(row[f"token_id:{word}"]) for word in words] for row in found]
+
+
+def _number(value: Any) -> float:
+    """Return a log-probability; what is none counts as worst, as everywhere."""
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+def _encode(states: Floats) -> str:
+    """Return embeddings `(tokens, width)` as vLLM takes them."""
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(torch.from_numpy(np.ascontiguousarray(states)), buffer)
+    return base64.b64encode(buffer.getvalue()).decode()
