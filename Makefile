@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test test-slow bench vllm lint types check clean
+.PHONY: help setup demo test test-slow test-served bench vllm lint types check clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -22,6 +22,9 @@ test: setup ## everything fast
 
 test-slow: setup ## what needs the real embedded model
 	$(BIN)/python -m pytest -m slow
+
+test-served: setup .venv-vllm/ready ## against a real vLLM server, which it starts here
+	$(BIN)/python -m pytest -m served
 
 bench: setup .venv/bench ## speed against peers and the machine's limit; vLLM too after make vllm
 	$(BIN)/python -m benchmarks

@@ -3,14 +3,9 @@
 import base64
 import io
 import json
-import os
-import socket
-import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -19,24 +14,24 @@ import torch
 from benchmarks.evaluation import MODEL, REPEATS, TOLERANCE, causal_model, objective, prompt
 from benchmarks.plain import largest_difference
 from benchmarks.timing import Row, in_turns
-from pfes.models.load import model_source
+from benchmarks.vllm_server import VllmServer, server_python
+from pfes.models.served import ServedModel
 
-PYTHON = Path(__file__).parents[1] / ".venv-vllm/bin/python"
-PATIENCE = 300  # seconds for the server to start
 BARS = {50: 1.6, 10: 1.0}
+LENGTH, CANDIDATES = 10, 8  # of the client's row
 
 
 def against_vllm() -> Iterator[Row]:
-    python = Path(os.environ.get("PFES_VLLM_PYTHON", PYTHON))
     name = "one FE, {}, l = {}, 32 sentences, prefix"
-    if not python.exists():
+    if server_python() is None:
         for length, bar in BARS.items():
             detail = "needs a vLLM environment: make vllm"
             yield Row(name.format(MODEL, length), "vLLM here", None, bar, "at least", detail)
         return
-    with _server(python) as url:
+    with VllmServer(MODEL) as server:
         for length, bar in BARS.items():
-            yield _row(url, name.format(MODEL, length), length, bar)
+            yield _row(server.url, name.format(MODEL, length), length, bar)
+        yield _client_row(server.url)
 
 
 def _row(url: str, name: str, length: int, bar: float) -> Row:
@@ -58,6 +53,31 @@ def _row(url: str, name: str, length: int, bar: float) -> Row:
     )  # fmt: skip
 
 
+def _client_row(url: str) -> Row:
+    """Return the speed of our client, beside a load that keeps the server full."""
+    whole = objective(LENGTH)
+    model = ServedModel(url, tokenizer=MODEL)
+    for _ in model.checks():
+        pass
+    soft = np.stack([prompt(LENGTH)] * CANDIDATES)
+    model.tune(soft[0], whole.batch, CANDIDATES)
+    texts = [model.embed(row) for row in whole.batch.token_ids]
+    rows = [_encode(torch.from_numpy(np.concatenate([soft[0], text]))) for text in texts]
+
+    def saturate() -> None:
+        """Send the same sequences, encoded before, with as many requests as there are."""
+        with ThreadPoolExecutor(CANDIDATES) as pool:
+            list(pool.map(lambda _: _ask(url, rows, whole.batch.words), range(CANDIDATES)))
+
+    ours, theirs = in_turns(REPEATS, lambda: model.logprobs(soft, whole.batch), saturate)
+    return Row(
+        f"FE per second over HTTP, l = {LENGTH}, {CANDIDATES} candidates", "saturating load",
+        theirs / ours, 0.9, "at least",
+        f"{CANDIDATES / ours:.2f} FE/s, {CANDIDATES / theirs:.2f} FE/s; "
+        f"{model.in_flight} requests at once",
+    )  # fmt: skip
+
+
 def _encode(states: torch.Tensor) -> str:
     buffer = io.BytesIO()
     torch.save(states.clone(), buffer)
@@ -70,7 +90,7 @@ def _ask(url: str, rows: list[str], words: tuple[int, ...]) -> np.ndarray:
         "logprobs": len(words), "logprob_token_ids": list(words),
         "return_tokens_as_token_ids": True,
     }  # fmt: skip
-    answer = _post(f"{url}/v1/completions", body)
+    answer = _post(f"{url}/completions", body)
     found = [choice["logprobs"]["top_logprobs"][0] for choice in answer["choices"]]
     return np.array([[row[f"token_id:{word}"] for word in words] for row in found])
 
@@ -78,46 +98,5 @@ def _ask(url: str, rows: list[str], words: tuple[int, ...]) -> np.ndarray:
 def _post(url: str, body: dict[str, Any]) -> Any:
     head = {"Content-Type": "application/json"}
     request = urllib.request.Request(url, json.dumps(body).encode(), head)
-    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+    with urllib.request.urlopen(request, timeout=300) as answer:
         return json.load(answer)
-
-
-@contextmanager
-def _server(python: Path) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [
-        python, "-m", "vllm.entrypoints.openai.api_server", "--model", model_source(MODEL),
-        "--served-model-name", MODEL, "--dtype", "float32", "--enable-prompt-embeds",
-        "--enforce-eager", "--max-model-len", "512", "--host", "127.0.0.1", "--port", str(port),
-        "--max-num-batched-tokens", "8192",
-    ]  # fmt: skip
-    settings = {
-        "VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",
-    }  # fmt: skip
-    log = Path(os.environ.get("PFES_VLLM_LOG", os.devnull)).open("w")  # noqa: SIM115
-    process = subprocess.Popen(
-        list(map(str, command)), env=os.environ | settings, stdout=log, stderr=log
-    )
-    url = f"http://127.0.0.1:{port}"
-    try:
-        _wait(process, url)
-        yield url
-    finally:
-        process.terminate()
-        process.wait(60)
-        log.close()
-
-
-def _wait(process: "subprocess.Popen[bytes]", url: str) -> None:
-    for _ in range(PATIENCE):
-        if process.poll() is not None:
-            raise RuntimeError(f"vLLM ended with code {process.returncode}: see PFES_VLLM_LOG")
-        try:
-            with urllib.request.urlopen(f"{url}/health", timeout=5):
-                return
-        except OSError:
-            time.sleep(1)
-    raise RuntimeError(f"vLLM did not start within {PATIENCE} s")

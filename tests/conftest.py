@@ -15,7 +15,7 @@ from tests import tiny
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep fast tests away from the user's cache; slow ones need the real model there."""
-    if config.option.markexpr != "slow":
+    if config.option.markexpr not in ("slow", "served"):
         os.environ["PFES_CACHE"] = tempfile.mkdtemp(prefix="pfes-test-")
 
 
