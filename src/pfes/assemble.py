@@ -8,6 +8,7 @@ from pfes.baselines.vocabulary import candidate_tokens
 from pfes.clock import Clock
 from pfes.config import BETA, RunConfig
 from pfes.early import EarlyRejection
+from pfes.engines.ray_model import RayModel
 from pfes.errors import PfesError
 from pfes.halving import WINNERS_SHARE, Halving
 from pfes.loop import Search, Validation
@@ -55,6 +56,12 @@ def open_model(config: RunConfig, spec: TaskSpec) -> LanguageModel:
     """Load the model, but first its tokenizer alone, to check the task's words with."""
     if is_served(config.model):
         return _connect(config, spec)
+    if config.engine != "serial":
+        return RayModel(config, spec)
+    if config.threads is not None:
+        import torch
+
+        torch.set_num_threads(config.threads)
     verbalizer_tokens(spec, load_tokenizer(config.model, config.trust_remote_code))
     model = load_model(
         config.model,
@@ -115,7 +122,7 @@ def fit_batches(
 
     Of a served model, measure how many requests it likes at once; nothing depends on that.
     """
-    if not isinstance(model, LocalModel | ServedModel):
+    if not isinstance(model, LocalModel | ServedModel | RayModel):
         return config
     together = {"one-plus-one": 1, "zosgd": 2}.get(str(method.optimizer), config.population)
     # a batch of its own: what a model keeps for each size that is tried goes with it
@@ -124,7 +131,10 @@ def fit_batches(
         model.tune(prompt, batch, together)
         return config
     if config.batch_tokens is None:
-        tokens = calibrate(model, prompt, batch, together)
+        if isinstance(model, RayModel):
+            tokens = model.calibrate(prompt, batch, together)
+        else:
+            tokens = calibrate(model, prompt, batch, min(together, config.block or together))
         config = config.model_copy(update={"batch_tokens": tokens})
     assert config.batch_tokens is not None
     model.batch_tokens = config.batch_tokens
@@ -185,7 +195,10 @@ class _Parts:
             prompts = space.prompts(candidates)
             if config.early_rejection:
                 return early(prompts, optimizer.bar)
-            return Evaluation(self.objective.values(prompts, loss))
+            size = config.block or len(prompts)
+            parts = (prompts[start : start + size] for start in range(0, len(prompts), size))
+            values = [self.objective.values(part, loss) for part in parts]
+            return Evaluation(np.concatenate(values))
 
         def validate(solution: Floats) -> Validation:
             prompt = space.prompts(solution[None])[0]

@@ -137,9 +137,30 @@ class RunConfig(BaseModel):
     batch_tokens: int | None = Field(
         None, ge=1, description="tokens in one forward pass [measured: what is fastest here]"
     )
+    engine: str = Field(
+        "serial",
+        pattern=r"^(serial|ray(:.+)?)$",
+        description="where candidates are evaluated: serial, ray, or ray:ADDRESS of a cluster",
+    )
+    workers: int | None = Field(
+        None, ge=1, description="Ray workers, each with the model [as many as there is room for]"
+    )
+    gpus_per_worker: float = Field(0.0, ge=0, description="GPUs of a Ray worker; may be a part")
+    threads: int | None = Field(
+        None, ge=1, description="CPU threads of the model [all, or a Ray worker's share]"
+    )
+    block: int | None = Field(
+        None, ge=1, description="candidates evaluated in one call [a whole generation]"
+    )
     early_rejection: bool = Field(
         False, description="stop evaluating what cannot be selected; decides nothing otherwise"
     )
+
+
+# Where a run takes place, not what it is: may be another when it is resumed
+PLACE = frozenset(
+    ("device", "data_dir", "patience", "engine", "workers", "gpus_per_worker", "threads")
+)
 
 
 def make_config(**settings: Any) -> RunConfig:

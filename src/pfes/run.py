@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from pfes.assemble import fit_batches, load_run_task, loss_of, make_search, open_model, resolve
 from pfes.baselines.demonstrations import with_demonstrations
 from pfes.clock import Clock
-from pfes.config import DEFAULT_METHOD, RunConfig, make_config
+from pfes.config import DEFAULT_METHOD, PLACE, RunConfig, make_config
+from pfes.engines.ray_model import RayModel
 from pfes.errors import PfesError
 from pfes.finish import Found, Tested, finish
 from pfes.folder import RunFolder
@@ -56,7 +57,7 @@ def run(
             model = open_model(config, task.spec)
     config = resolve(config, method, model)
     if method.optimizer is None:
-        if isinstance(model, LocalModel):  # one that an earlier run used has that run's size
+        if isinstance(model, LocalModel | RayModel):  # an earlier run may have set its own size
             model.batch_tokens = config.batch_tokens or BATCH_TOKENS
         _write_config(config, folder)
         found = _unsearched(config, method, model, task)
@@ -145,20 +146,21 @@ def prepare(
     """Return the config of a run to start or to resume, and which of the two it is.
 
     A folder without a config holds no run yet: there is nothing to resume, so one starts. Settings
-    given again for a run to resume must agree with its own.
+    given again for a run to resume must agree with its own, but for where it takes place.
     """
     if folder is None or not (resume and folder.config.exists()):
         return make_config(**settings), False
     config = make_config(**folder.read_json(folder.config))
     given = make_config(**{"model": config.model, "task": config.task} | settings)
-    for name in settings:
+    for name in settings.keys() - PLACE:
         kept, value = getattr(config, name), getattr(given, name)
         if value != kept:
             raise PfesError(
                 f"--{name.replace('_', '-')}: this run has {kept!r}, not {value!r}; "
                 "a resumed run keeps its settings"
             )
-    return config, True
+    moved = {name: getattr(given, name) for name in settings.keys() & PLACE}
+    return config.model_copy(update=moved), True
 
 
 def finished(folder: RunFolder) -> Result | None:

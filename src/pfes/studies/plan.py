@@ -9,12 +9,11 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from pfes.config import BETA, RunConfig, make_config
+from pfes.config import BETA, PLACE, RunConfig, make_config
 from pfes.errors import PfesError
 from pfes.methods import get_method
 from pfes.tasks.spec import one_line, validation_message
 
-WHERE = {"device", "data_dir", "patience"}  # where a run takes place, not what it is
 CHOICES = {"model", "task", "method"}  # what an entry of `where` chooses runs by
 
 
@@ -141,5 +140,5 @@ def config_key(config: RunConfig) -> str:
     Settings at their defaults are no part of it, so that a setting that pfes learns later does not
     make every finished run another one.
     """
-    content = config.model_dump(exclude=WHERE, exclude_defaults=True)
+    content = config.model_dump(exclude=set(PLACE), exclude_defaults=True)
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]

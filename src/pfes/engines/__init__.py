@@ -1,0 +1,1 @@
+"""Where candidates are evaluated, when that is not this process alone."""

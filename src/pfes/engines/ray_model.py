@@ -1,0 +1,169 @@
+"""One model in several Ray workers: a language model that parts its work between them.
+
+Ray does the scheduling, the transport and the faults: a worker that dies is started again, and what
+it was asked is asked again.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from pfes.config import RunConfig
+from pfes.engines.worker import Worker
+from pfes.errors import PfesError
+from pfes.models.base import Floats, Ints
+from pfes.models.load import load_tokenizer
+from pfes.tasks.batch import Batch
+from pfes.tasks.spec import Family, TaskSpec
+
+RESTARTS = 3  # of one worker, before it is given up
+
+
+class RayModel:
+    """A `LanguageModel` whose answers come from workers that each hold the model.
+
+    Several candidates are parted by candidate; a single one, as (1+1)-ES has, by example. Answers are
+    put together by place, so the order in which they arrive never matters.
+    """
+
+    def __init__(self, config: RunConfig, spec: TaskSpec) -> None:
+        self._ray = start_ray(config)
+        self.workers = config.workers or _workers_there(self._ray, config)
+        self.threads = config.threads or max(1, (os.cpu_count() or 1) // self.workers)
+        remote = self._ray.remote(Worker).options(
+            num_cpus=self.threads,
+            num_gpus=config.gpus_per_worker,
+            max_restarts=RESTARTS,
+            max_task_retries=-1,
+        )
+        own = config.model_copy(update={"engine": "serial"})
+        settings = (own.model_dump(), spec.model_dump(), self.threads)
+        self._workers = [remote.remote(*settings) for _ in range(self.workers)]
+        about = self._get([worker.describe.remote() for worker in self._workers])[0]
+        self.name = config.model
+        self.family: Family = about["family"]
+        self.width = int(about["width"])
+        self.max_length = int(about["max_length"])
+        self.vocabulary = int(about["vocabulary"])
+        self.tokenizer = load_tokenizer(config.model, config.trust_remote_code)
+        self._batches: WeakKeyDictionary[Batch, tuple[int, Any]] = WeakKeyDictionary()
+        self._count = 0
+        self.batch_tokens: int | None = None  # of a worker's passes; goes with every question
+
+    def embed(self, tokens: Sequence[int]) -> Floats:
+        found: Floats = self._get([self._workers[0].embed.remote(list(tokens))])[0]
+        return found
+
+    def logprobs(self, prompts: Floats, batch: Batch) -> Floats:
+        return self._answers(prompts, batch, ranks=False)[0]
+
+    def ranks(self, prompts: Floats, batch: Batch) -> tuple[Floats, Ints | None]:
+        return self._answers(prompts, batch, ranks=True)
+
+    def calibrate(self, prompt: Floats, batch: Batch, candidates: int) -> int:
+        """Measure on one worker how many tokens a pass should have, for its share."""
+        share = -(-candidates // self.workers)
+        return int(self._get([self._workers[0].calibrate.remote(prompt, batch, share)])[0])
+
+    def _answers(self, prompts: Floats, batch: Batch, ranks: bool) -> tuple[Floats, Ints | None]:
+        number, held = self._hold(batch)
+        shared = self._ray.put(np.ascontiguousarray(prompts))  # travels once
+        by_candidate = len(prompts) > 1
+        total = len(prompts) if by_candidate else len(batch)
+        parts = shares(total, self.workers)
+        asked = [
+            worker.answers.remote(
+                number, [held], shared, part, by_candidate, ranks, self.batch_tokens
+            )
+            for worker, part in zip(self._workers, parts, strict=False)
+        ]
+        found = self._get(asked)
+        axis = 0 if by_candidate else 1
+        logprobs = np.concatenate([one for one, _ in found], axis=axis)
+        places = [two for _, two in found]
+        return logprobs, np.concatenate(places, axis=axis) if ranks else None
+
+    def _hold(self, batch: Batch) -> tuple[int, Any]:
+        """Return a number and a reference by which workers know a batch; it travels once."""
+        if batch not in self._batches:
+            self._count += 1
+            self._batches[batch] = (self._count, self._ray.put(batch))
+        return self._batches[batch]
+
+    def _get(self, asked: list[Any]) -> list[Any]:
+        errors = self._ray.exceptions
+        try:
+            found: list[Any] = self._ray.get(asked)
+            return found
+        except errors.OutOfMemoryError:
+            raise PfesError(OUT_OF_MEMORY) from None
+        except errors.RayTaskError as error:
+            raise explain(error.cause) from None
+        except errors.RayActorError as error:
+            words = " ".join(str(error).split())[:300]
+            raise PfesError(
+                f"a worker died {RESTARTS + 1} times: {words}; if it ran out of memory, use fewer "
+                "--workers"
+            ) from None
+
+
+OUT_OF_MEMORY = (
+    "a worker ran out of memory: lower --max-batch-tokens, use fewer --workers, or --dtype float16"
+)
+
+
+def explain(cause: BaseException) -> PfesError:
+    """Return what happened in a worker as one line of the worker's own."""
+    if isinstance(cause, PfesError):
+        return cause
+    if isinstance(cause, MemoryError) or "out of memory" in str(cause).lower():
+        return PfesError(OUT_OF_MEMORY)
+    return PfesError(
+        f"a worker failed: {type(cause).__name__}: {' '.join(str(cause).split())[:300]}"
+    )
+
+
+def shares(total: int, workers: int) -> list[tuple[int, int]]:
+    """Part `total` places into as many runs of like length as there are workers, none empty."""
+    ends = [total * i // workers for i in range(workers + 1)]
+    return [(low, high) for low, high in zip(ends, ends[1:], strict=False) if low < high]
+
+
+def start_ray(config: RunConfig) -> Any:
+    """Start Ray here, or join the cluster that `--engine ray:ADDRESS` names."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError:
+        raise PfesError("--engine ray needs the package ray: pip install 'pfes[ray]'") from None
+    if ray.is_initialized():
+        return ray
+    options: dict[str, Any] = {
+        "include_dashboard": False,
+        "log_to_driver": False,
+        "logging_level": logging.ERROR,
+    }
+    address = config.engine.partition(":")[2]
+    if address:
+        options = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
+    elif config.workers is not None:
+        needed = config.workers * (config.threads or 1)
+        options["num_cpus"] = max(needed, os.cpu_count() or 1)
+    try:
+        ray.init(**options)
+    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        words = " ".join(str(error).split())[:200]
+        raise PfesError(f"--engine {config.engine}: Ray cannot be reached: {words}") from None
+    return ray
+
+
+def _workers_there(ray: Any, config: RunConfig) -> int:
+    """Return how many workers the cluster has room for."""
+    there = ray.cluster_resources()
+    if config.gpus_per_worker:
+        return max(1, int(there.get("GPU", 0) / config.gpus_per_worker))
+    return max(1, int(there.get("CPU", 1) // (config.threads or 1)))
