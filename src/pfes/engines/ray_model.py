@@ -7,6 +7,7 @@ it was asked is asked again.
 import logging
 import os
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -26,8 +27,8 @@ RESTARTS = 3  # of one worker, before it is given up
 class RayModel:
     """A `LanguageModel` whose answers come from workers that each hold the model.
 
-    Several candidates are parted by candidate; a single one, as (1+1)-ES has, by example. Answers are
-    put together by place, so the order in which they arrive never matters.
+    Several candidates are parted by candidate; a single one, as (1+1)-ES has, by example. Answers
+    are put together by place, so the order in which they arrive never matters.
     """
 
     def __init__(self, config: RunConfig, spec: TaskSpec) -> None:
@@ -75,10 +76,9 @@ class RayModel:
         by_candidate = len(prompts) > 1
         total = len(prompts) if by_candidate else len(batch)
         parts = shares(total, self.workers)
+        how = (by_candidate, ranks, self.batch_tokens)
         asked = [
-            worker.answers.remote(
-                number, [held], shared, part, by_candidate, ranks, self.batch_tokens
-            )
+            worker.answers.remote(number, [held], shared, part, *how)
             for worker, part in zip(self._workers, parts, strict=False)
         ]
         found = self._get(asked)
@@ -122,15 +122,14 @@ def explain(cause: BaseException) -> PfesError:
         return cause
     if isinstance(cause, MemoryError) or "out of memory" in str(cause).lower():
         return PfesError(OUT_OF_MEMORY)
-    return PfesError(
-        f"a worker failed: {type(cause).__name__}: {' '.join(str(cause).split())[:300]}"
-    )
+    words = " ".join(str(cause).split())[:300]
+    return PfesError(f"a worker failed: {type(cause).__name__}: {words}")
 
 
 def shares(total: int, workers: int) -> list[tuple[int, int]]:
     """Part `total` places into as many runs of like length as there are workers, none empty."""
     ends = [total * i // workers for i in range(workers + 1)]
-    return [(low, high) for low, high in zip(ends, ends[1:], strict=False) if low < high]
+    return [(low, high) for low, high in pairwise(ends) if low < high]
 
 
 def start_ray(config: RunConfig) -> Any:
