@@ -45,16 +45,36 @@ def run(
     With a folder, the state is saved there after every step, and `resume` continues from it.
     Runs of one model that share `tested` test what they have in common once.
     """
-    method = get_method(config.method)
+    get_method(config.method)
     clock = Clock()
+    tested = {} if tested is None else tested
     if task is None:
         yield Stage("loading task")
         with clock.measure("data"):
             task = load_run_task(config)
-    if model is None:
-        yield Stage("loading model")
-        with clock.measure("loading"):
-            model = open_model(config, task.spec)
+    if model is not None:
+        yield from _run_on(model, config, task, folder, resume, clock, tested)
+        return
+    yield Stage("loading model")
+    with clock.measure("loading"):
+        opened = open_model(config, task.spec)
+    try:
+        yield from _run_on(opened, config, task, folder, resume, clock, tested)
+    finally:
+        if isinstance(opened, RayModel):
+            opened.close()
+
+
+def _run_on(
+    model: LanguageModel,
+    config: RunConfig,
+    task: Task,
+    folder: RunFolder | None,
+    resume: bool,
+    clock: Clock,
+    tested: Tested,
+) -> Iterator[Event]:
+    method = get_method(config.method)
     config = resolve(config, method, model)
     if method.optimizer is None:
         if isinstance(model, LocalModel | RayModel):  # an earlier run may have set its own size
@@ -71,7 +91,7 @@ def run(
         _write_config(config, folder)
         yield from _steps(search, folder, resume, clock)
         found = _searched(method, search, space, initial, task.spec)
-    yield from finish(config, model, task, found, folder, clock, {} if tested is None else tested)
+    yield from finish(config, model, task, found, folder, clock, tested)
 
 
 def _write_config(config: RunConfig, folder: RunFolder | None) -> None:

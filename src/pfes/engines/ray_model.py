@@ -27,14 +27,15 @@ RESTARTS = 3  # of one worker, before it is given up
 class RayModel:
     """A `LanguageModel` whose answers come from workers that each hold the model.
 
-    Several candidates are parted by candidate; a single one, as (1+1)-ES has, by example. Answers
-    are put together by place, so the order in which they arrive never matters.
+    Work is parted by candidate and, where there are fewer of them than workers, as (1+1)-ES has
+    one, by example. Answers are put together by place, so the order of their arrival never matters.
     """
 
     def __init__(self, config: RunConfig, spec: TaskSpec) -> None:
         self._ray = start_ray(config)
         self.workers = config.workers or _workers_there(self._ray, config)
         self.threads = config.threads or max(1, (os.cpu_count() or 1) // self.workers)
+        _check_room(self._ray, config, self.workers, self.threads)
         remote = self._ray.remote(Worker).options(
             num_cpus=self.threads,
             num_gpus=config.gpus_per_worker,
@@ -44,7 +45,11 @@ class RayModel:
         own = config.model_copy(update={"engine": "serial"})
         settings = (own.model_dump(), spec.model_dump(), self.threads)
         self._workers = [remote.remote(*settings) for _ in range(self.workers)]
-        about = self._get([worker.describe.remote() for worker in self._workers])[0]
+        try:
+            about = self._get([worker.describe.remote() for worker in self._workers])[0]
+        except PfesError:
+            self.close()
+            raise
         self.name = config.model
         self.family: Family = about["family"]
         self.width = int(about["width"])
@@ -54,6 +59,12 @@ class RayModel:
         self._batches: WeakKeyDictionary[Batch, tuple[int, Any]] = WeakKeyDictionary()
         self._count = 0
         self.batch_tokens: int | None = None  # of a worker's passes; goes with every question
+
+    def close(self) -> None:
+        """End the workers, so that others find room."""
+        for worker in self._workers:
+            self._ray.kill(worker)
+        self._workers = []
 
     def embed(self, tokens: Sequence[int]) -> Floats:
         found: Floats = self._get([self._workers[0].embed.remote(list(tokens))])[0]
@@ -73,19 +84,20 @@ class RayModel:
     def _answers(self, prompts: Floats, batch: Batch, ranks: bool) -> tuple[Floats, Ints | None]:
         number, held = self._hold(batch)
         shared = self._ray.put(np.ascontiguousarray(prompts))  # travels once
-        by_candidate = len(prompts) > 1
-        total = len(prompts) if by_candidate else len(batch)
-        parts = shares(total, self.workers)
-        how = (by_candidate, ranks, self.batch_tokens)
+        by_candidate = shares(len(prompts), self.workers)
+        by_example = shares(len(batch), max(1, self.workers // len(by_candidate)))
+        parts = [(own, some) for own in by_candidate for some in by_example]
         asked = [
-            worker.answers.remote(number, [held], shared, part, *how)
-            for worker, part in zip(self._workers, parts, strict=False)
+            self._workers[i].answers.remote(number, [held], shared, *part, ranks, self.batch_tokens)
+            for i, part in enumerate(parts)
         ]
-        found = self._get(asked)
-        axis = 0 if by_candidate else 1
-        logprobs = np.concatenate([one for one, _ in found], axis=axis)
-        places = [two for _, two in found]
-        return logprobs, np.concatenate(places, axis=axis) if ranks else None
+        shape = (len(prompts), len(batch), len(batch.words))
+        logprobs, places = np.empty(shape, dtype=np.float32), np.empty(shape, dtype=np.int64)
+        for (own, some), (answer, where) in zip(parts, self._get(asked), strict=True):
+            logprobs[slice(*own), slice(*some)] = answer
+            if where is not None:
+                places[slice(*own), slice(*some)] = where
+        return logprobs, places if ranks else None
 
     def _hold(self, batch: Batch) -> tuple[int, Any]:
         """Return a number and a reference by which workers know a batch; it travels once."""
@@ -158,6 +170,18 @@ def start_ray(config: RunConfig) -> Any:
         words = " ".join(str(error).split())[:200]
         raise PfesError(f"--engine {config.engine}: Ray cannot be reached: {words}") from None
     return ray
+
+
+def _check_room(ray: Any, config: RunConfig, workers: int, threads: int) -> None:
+    """Refuse workers that would wait for ever."""
+    there = ray.cluster_resources()
+    needed = {"CPU": workers * threads, "GPU": workers * config.gpus_per_worker}
+    for kind, count in needed.items():
+        if count > there.get(kind, 0):
+            raise PfesError(
+                f"--workers {workers}: they need {count:g} {kind}s and Ray has "
+                f"{there.get(kind, 0):g}: fewer --workers or --threads, or a larger cluster"
+            )
 
 
 def _workers_there(ray: Any, config: RunConfig) -> int:

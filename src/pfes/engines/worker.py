@@ -1,5 +1,6 @@
 """What runs in a worker: the model, loaded once, and the batches it was asked about."""
 
+import os
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,8 @@ import numpy as np
 from pfes.models.base import Floats, Ints
 from pfes.tasks.batch import Batch
 from pfes.tasks.spec import TaskSpec
+
+KEPT = 8  # batches that a worker remembers: those of training and validation, and some to test
 
 
 class Worker:
@@ -40,6 +43,10 @@ class Worker:
         names = ("family", "width", "max_length", "vocabulary")
         return {name: getattr(self._model, name) for name in names}
 
+    def pid(self) -> int:
+        """Return the number of the worker's process."""
+        return os.getpid()
+
     def embed(self, tokens: list[int]) -> Floats:
         found: Floats = self._model.embed(tokens)
         return found
@@ -54,32 +61,30 @@ class Worker:
         number: int,
         held: list[Any],
         prompts: Floats,
-        part: tuple[int, int],
-        by_candidate: bool,
+        candidates: tuple[int, int],
+        examples: tuple[int, int],
         ranks: bool,
         tokens: int | None,
     ) -> tuple[Floats, Ints | None]:
-        """Answer for a part of the candidates, or of the examples of one candidate."""
+        """Answer for some of the candidates and some of the examples."""
         if tokens is not None:
             self._model.batch_tokens = tokens
-        low, high = part
-        if by_candidate:
-            batch = self._batch(number, held)
-            own = np.array(prompts[low:high])  # what lies in the object store cannot be written
-        else:
-            batch = self._batch(number, held, low, high)
-            own = np.array(prompts)
+        batch = self._batch(number, held, examples)
+        own = np.array(prompts[slice(*candidates)])  # what lies in the object store is read-only
         if ranks:
             found: tuple[Floats, Ints | None] = self._model.ranks(own, batch)
             return found
         return self._model.logprobs(own, batch), None
 
-    def _batch(self, number: int, held: list[Any], low: int = 0, high: int = 0) -> Batch:
-        """Return a batch, fetched once, or some of its examples; a model keeps things by it."""
+    def _batch(self, number: int, held: list[Any], examples: tuple[int, int]) -> Batch:
+        """Return some examples of a batch, fetched once: a model keeps things by them."""
         import ray
 
-        key = (number, low, high)
+        key = (number, *examples)
         if key not in self._batches:
+            while len(self._batches) >= KEPT:
+                del self._batches[next(iter(self._batches))]
             whole: Batch = ray.get(held[0])
-            self._batches[key] = whole.take(range(low, high)) if high else whole
+            part = range(*examples)
+            self._batches[key] = whole if len(part) == len(whole) else whole.take(part)
         return self._batches[key]
