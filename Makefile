@@ -11,7 +11,7 @@ setup: .venv/ready ## prepare .venv with pinned requirements; the command is the
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,device-map,tensorboard]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,device-map,ray,tensorboard]'
 	touch .venv/ready
 
 demo: setup ## watch a real model get better at a real task (about ten minutes)

@@ -147,6 +147,39 @@ def test_answers_do_not_depend_on_how_they_are_parted(
     model.close()
 
 
+def test_a_study_over_the_cluster(
+    cluster: str, folders: Callable[[str], Path], task_file: Path, tmp_path: Path
+) -> None:
+    from pfes.studies import StudySpec, plan_runs
+    from pfes.studies.carry_out import carry_out as carry_out_study
+    from pfes.studies.ray_runs import carry_out_on_ray
+
+    spec = StudySpec(
+        name="tiny", models=[str(folders("bert"))], tasks=[str(task_file)], seeds=[0, 1],
+        defaults={k: v for k, v in SMALL.items() if k != "threads"},
+        rows=[
+            {"method": "manual"}, {"method": "saes-id"}, {"method": "saes-id-cr", "beta": "auto"},
+        ],
+    )  # fmt: skip
+    plan = plan_runs(spec, {})
+    events = list(carry_out_on_ray(plan, tmp_path / "ray", cluster, threads=1))
+    ended = {event.number for event in events if isinstance(event.event, pfes.Result)}
+    failed = {event.number: event.event for event in events if isinstance(event.event, PfesError)}
+    assert ended == {0, 1, 3, 4}
+    assert set(failed) == {2, 5}  # a budget too small for β auto
+    assert "--beta auto needs" in str(failed[2])
+    for _ in carry_out_study(plan, tmp_path / "serial"):
+        pass
+    for number in ended:
+        pair = [tmp_path / place / plan[number].folder for place in ("ray", "serial")]
+        prompts = [RunFolder(path).prompt.read_bytes() for path in pair]
+        assert prompts[0] == prompts[1]
+    times = {file: file.stat().st_mtime_ns for file in tmp_path.glob("ray/*/result.json")}
+    again = list(carry_out_on_ray(plan, tmp_path / "ray", cluster, threads=1))
+    assert sum(isinstance(event.event, pfes.Result) for event in again) == 4
+    assert all(file.stat().st_mtime_ns == before for file, before in times.items())
+
+
 def test_a_worker_that_cannot_load_says_so(cluster: str, task_file: Path, tmp_path: Path) -> None:
     from tests import tiny
 

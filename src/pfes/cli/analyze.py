@@ -141,9 +141,9 @@ def _follow(steps: Iterator[Any], total: int) -> list[Path]:
 
 
 def _carry_out(name: str, plan: list[Any], out: Path, jobs: int) -> None:
-    from pfes.cli.study import carry_out_and_show
+    from pfes.cli.study import carry_out_here, show
 
-    if carry_out_and_show(name, plan, out, jobs):
+    if show(name, plan, out, carry_out_here(plan, out, jobs)):
         raise typer.Exit(1)
 
 

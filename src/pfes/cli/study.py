@@ -12,6 +12,7 @@ from pfes.errors import PfesError
 
 if TYPE_CHECKING:
     from pfes.studies import PlannedRun
+    from pfes.studies.carry_out import RunEvent
 
 study = typer.Typer(help="Carry out and report a grid of runs.", no_args_is_help=True)
 
@@ -34,22 +35,37 @@ def run_study(
     budget: Budget = None,
     data_dir: DataDir = None,
     jobs: Annotated[int, typer.Option(min=1, help="processes, which share the cores")] = 1,
+    engine: Annotated[
+        str, typer.Option(help="serial, or ray[:ADDRESS]: each run a task of a cluster")
+    ] = "serial",
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads of a run on Ray")] = 1,
+    gpus_per_worker: Annotated[float, typer.Option(min=0, help="GPUs of a run on Ray")] = 0.0,
 ) -> None:
     """Carry out what is not finished; stop it at any time, and run it again to go on."""
     spec, plan, place = _plan(file, out, model, tasks, seeds, budget, data_dir)
-    if carry_out_and_show(spec.name, plan, place, jobs):
+    if engine == "serial":
+        events = carry_out_here(plan, place, jobs)
+    else:
+        from pfes.studies.ray_runs import carry_out_on_ray
+
+        events = carry_out_on_ray(plan, place, engine, threads, gpus_per_worker)
+    if show(spec.name, plan, place, events):
         raise typer.Exit(1)
 
 
-def carry_out_and_show(name: str, plan: "list[PlannedRun]", place: Path, jobs: int) -> int:
-    """Carry out what is not finished, under one table; return how many runs failed."""
-    from pfes.cli.study_display import follow_study
+def carry_out_here(plan: "list[PlannedRun]", place: Path, jobs: int) -> "Iterator[RunEvent]":
+    """Carry out what is not finished, in this process or in several."""
     from pfes.studies.carry_out import carry_out
     from pfes.studies.workers import carry_out_in_processes
 
+    return carry_out(plan, place) if jobs == 1 else carry_out_in_processes(plan, place, jobs)
+
+
+def show(name: str, plan: "list[PlannedRun]", place: Path, events: "Iterator[RunEvent]") -> int:
+    """Show a study to its end, under one table; return how many runs failed."""
+    from pfes.cli.study_display import follow_study
+
     started = time.perf_counter()
-    one = jobs == 1
-    events = carry_out(plan, place) if one else carry_out_in_processes(plan, place, jobs)
     try:
         failed = follow_study(name, plan, events)
     except KeyboardInterrupt:
