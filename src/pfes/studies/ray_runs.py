@@ -7,6 +7,8 @@ from typing import Any
 from pfes.config import make_config
 from pfes.engines.ray_model import start_ray
 from pfes.errors import PfesError
+from pfes.folder import RunFolder
+from pfes.run import read_result
 from pfes.studies.carry_out import RunEvent, carry_out
 from pfes.studies.plan import PlannedRun
 
@@ -30,10 +32,14 @@ def carry_out_on_ray(
     remote = ray.remote(_one).options(
         num_cpus=threads, num_gpus=gpus, max_retries=RETRIES, retry_exceptions=False
     )
-    asked = {
-        remote.remote(plan, str(out.absolute()), number, threads, events): number
-        for number in range(len(plan))
-    }
+    asked = {}
+    for number, planned in enumerate(plan):
+        ended = read_result(RunFolder(out / planned.folder))
+        if ended is not None:
+            yield RunEvent(number, ended)
+        else:
+            place = str(out.absolute())
+            asked[remote.remote(plan, place, number, threads, events)] = number
     try:
         while asked:
             ready, _ = ray.wait(list(asked), timeout=WAIT)
