@@ -7,6 +7,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
+from transformers.utils import logging
 
 TEXTS = [
     "a wonderful film that is great fun",
@@ -113,6 +114,10 @@ def make_module(name: str, seed: int = 0) -> Any:
 
 def save_folder(name: str, folder: Path, bos: bool = False) -> Path:
     """A model folder as a user has it."""
-    make_module(name).save_pretrained(folder)
+    logging.disable_progress_bar()  # a bar would be among what a test's command printed
+    try:
+        make_module(name).save_pretrained(folder)
+    finally:
+        logging.enable_progress_bar()
     make_tokenizer(ARCHITECTURES[name][0], bos).save_pretrained(folder)
     return folder
