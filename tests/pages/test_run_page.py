@@ -76,7 +76,10 @@ def test_nearest_tokens_of_tokens_are_themselves(folders: Callable[[str], Path])
 
 
 def test_a_run_that_has_not_ended_is_one_line(tmp_path: Path) -> None:
-    for folder, words in ((tmp_path / "none", "no result yet"), (tmp_path, "no result yet")):
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    (begun / "config.json").write_text("{}")
+    for folder, words in ((tmp_path / "none", "holds no run"), (begun, "no result yet")):
         done = subprocess.run([*COMMAND, "report", str(folder)], capture_output=True, text=True)
         assert done.returncode == 2
         assert words in done.stderr

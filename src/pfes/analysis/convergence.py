@@ -4,16 +4,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-
 from pfes.analysis.artefacts import Artefacts
 from pfes.analysis.runs import Group, read_groups
 from pfes.errors import PfesError
 from pfes.figures import COLORS, STYLES
 from pfes.sheets import Entry, Sheet
+from pfes.studies.curves import medians_over_seeds
 
 NAME = "convergence"
-POINTS = 400  # of a curve, at most
 
 
 @dataclass(frozen=True)
@@ -42,16 +40,7 @@ def _course(group: Group) -> Course | None:
     histories = [folder.chosen_history() for folder, _ in group.runs]
     if not all(histories):
         return None
-    shortest = min(histories, key=len)
-    places = np.unique(np.linspace(0, len(shortest) - 1, POINTS).astype(int))
-    ends = [shortest[place]["evaluations"] for place in places]
-    medians = {}
-    for name in ("seconds", "best_loss"):
-        curves = [
-            np.interp(ends, [s["evaluations"] for s in history], [s[name] for s in history])
-            for history in histories
-        ]
-        medians[name] = np.median(curves, axis=0).tolist()
+    ends, medians = medians_over_seeds(histories, ["seconds", "best_loss"])
     return Course(group.name, len(histories), ends, medians["seconds"], medians["best_loss"])
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pfes.cli.options import ALL, with_settings
+from pfes.cli.options import ALL, comma_parts, with_settings
 from pfes.config import make_config
 from pfes.errors import PfesError
 
@@ -64,7 +64,7 @@ def projection(
     """Compare CMA-ES in the full space with CMA-ES in a random subspace, from the same start."""
     from pfes.analysis.projection import projection_analysis, projection_plan
 
-    plan = projection_plan(PROJECTION | settings | {"seed": seed}, list(_parts(tasks)))
+    plan = projection_plan(PROJECTION | settings | {"seed": seed}, list(comma_parts(tasks)))
     place = _place(out, "projection", plan[0].config.model)
     _carry_out("projection", plan, place, jobs)
     _finish(projection_analysis(plan, place))
@@ -92,7 +92,7 @@ def sensitivity(
         raise PfesError("--model: Field required")
     grid = VALUES[over] if values is None else tuple(_numbers("--values", values))
     chosen = [int(v) for v in _numbers("--seeds", seeds, whole=True)]
-    spec = sensitivity_spec(over, grid, list(_parts(tasks)), chosen, settings)
+    spec = sensitivity_spec(over, grid, list(comma_parts(tasks)), chosen, settings)
     plan = plan_runs(spec, {})
     place = _place(out, spec.name, settings["model"])
     _carry_out(spec.name, plan, place, jobs)
@@ -155,7 +155,7 @@ def _finish(files: list[Path]) -> None:
 
 
 def _numbers(option: str, text: str, whole: bool = False) -> Iterator[float]:
-    for part in _parts(text):
+    for part in comma_parts(text):
         try:
             value = int(part) if whole else float(part)
         except ValueError:
@@ -164,7 +164,3 @@ def _numbers(option: str, text: str, whole: bool = False) -> Iterator[float]:
         if value < 0 or (value == 0 and option != "--seeds"):
             raise PfesError(f"{option} {text}: {part} is too small")
         yield value
-
-
-def _parts(text: str) -> Iterator[str]:
-    return (part.strip() for part in text.split(",") if part.strip())

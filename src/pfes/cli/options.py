@@ -1,7 +1,7 @@
 """Command-line options made from the run config, where each setting is declared."""
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import typer
@@ -67,3 +67,8 @@ def _help(name: str) -> str:
     default = field.get_default()
     known = not field.is_required() and default is not None and default is not False
     return f"{field.description} [{default}]" if known else str(field.description)
+
+
+def comma_parts(text: str) -> Iterator[str]:
+    """Yield the parts of a list that was given with commas."""
+    return (part.strip() for part in text.split(",") if part.strip())

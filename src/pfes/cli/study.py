@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pfes.cli.options import comma_parts
 from pfes.errors import PfesError
 
 if TYPE_CHECKING:
@@ -114,19 +115,15 @@ def _plan(
     spec = read_study(file)
     changes: dict[str, Any] = {}
     if model is not None:
-        changes["models"] = list(_parts(model))
+        changes["models"] = list(comma_parts(model))
     if tasks is not None:
-        changes["tasks"] = list(_parts(tasks))
+        changes["tasks"] = list(comma_parts(tasks))
     if seeds is not None:
         try:
-            changes["seeds"] = [int(part) for part in _parts(seeds)]
+            changes["seeds"] = [int(part) for part in comma_parts(seeds)]
         except ValueError:
             raise PfesError(f"--seeds {seeds}: whole numbers, with commas between") from None
     spec = spec.model_copy(update=changes)
     given = {"budget": budget, "data_dir": data_dir}
     overrides = {name: value for name, value in given.items() if value is not None}
     return spec, plan_runs(spec, overrides), out or Path("runs")
-
-
-def _parts(text: str) -> Iterator[str]:
-    return (part.strip() for part in text.split(",") if part.strip())

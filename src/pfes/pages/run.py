@@ -24,6 +24,7 @@ def run_page(folder: RunFolder) -> str:
     """Return the page of a finished run."""
     result = read_result(folder)
     if result is None:
+        folder.read_json(folder.config)  # says so where there is no run at all
         raise PfesError(
             f"{folder.path} has no result yet: its run goes on with pfes search "
             f"--out {folder.path} --resume"

@@ -52,15 +52,26 @@ def make_panels(plan: list[PlannedRun], finished: Iterable[int], out: Path) -> l
 
 
 def _median(row: str, seeds: list[History]) -> Curve:
+    parts = [
+        [line | {"part": line["best_loss"] / seed[0]["best_loss"]} for line in seed]
+        for seed in seeds
+    ]
+    ends, medians = medians_over_seeds(parts, ["part"])
+    return Curve(row, ends, medians["part"])
+
+
+def medians_over_seeds(
+    seeds: list[History], names: Iterable[str]
+) -> tuple[list[int], dict[str, list[float]]]:
+    """Return evaluations, and at each the medians over seeds of what a history calls `names`."""
     shortest = min(seeds, key=len)
     places = np.unique(np.linspace(0, len(shortest) - 1, POINTS).astype(int))
     ends = [shortest[place]["evaluations"] for place in places]
-    curves = [
-        np.interp(
-            ends,
-            [line["evaluations"] for line in seed],
-            [line["best_loss"] / seed[0]["best_loss"] for line in seed],
-        )
-        for seed in seeds
-    ]
-    return Curve(row, ends, np.median(curves, axis=0).tolist())
+    found = {}
+    for name in names:
+        curves = [
+            np.interp(ends, [line["evaluations"] for line in seed], [line[name] for line in seed])
+            for seed in seeds
+        ]
+        found[name] = np.median(curves, axis=0).tolist()
+    return ends, found

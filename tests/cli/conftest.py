@@ -1,0 +1,35 @@
+"""What the tests of commands share: a command called in this process, a small search."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pfes.cli import main
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Run a command line in this process; return exit code, output and error output."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["pfes", *map(str, arguments)])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        output = capsys.readouterr()
+        return code, output.out, output.err
+
+    return call
+
+
+def search(model: Path, task: Path, out: Path, /, **changes: object) -> list[object]:
+    options = {"model": model, "task": task, "out": out, "shots": 4, "budget": 24, "population": 6}
+    options |= {"prompt_length": 3, "sigma0": 0.5, "eval_every": 12} | changes
+    pairs = [(f"--{name.replace('_', '-')}", value) for name, value in options.items()]
+    return ["search", *(part for pair in pairs for part in pair)]
