@@ -22,7 +22,7 @@ class RunConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
     model: str = Field(
-        description="embedded name, folder, Hub name, or vllm:http://HOST:PORT/v1: a vLLM server"
+        description="embedded name, folder, Hub name, or vllm:http://HOST:PORT/v1[,URL…]: vLLM"
     )
     served_name: str | None = Field(
         None, description="what a vLLM server calls its model [the only one it has]"

@@ -31,6 +31,11 @@ class RunFolder:
         self.answers = self.path / "answers.jsonl"
         self.result = self.path / "result.json"
 
+    @property
+    def files(self) -> list[Path]:
+        """The files that a run needs or leaves, each written after those before it."""
+        return [self.config, self.history, self.checkpoint, self.prompt, self.answers, self.result]
+
     def create(self) -> None:
         """Make the folder, which must be empty or not exist."""
         try:

@@ -21,6 +21,7 @@ from pfes.loop import Search, Selection, Step
 from pfes.methods import Method, get_method
 from pfes.models.base import Floats, LanguageModel
 from pfes.models.local import BATCH_TOKENS, LocalModel
+from pfes.models.served import is_served
 from pfes.objective import Loss, encode_for
 from pfes.result import Result, Stage
 from pfes.scoring import score
@@ -166,20 +167,22 @@ def prepare(
     """Return the config of a run to start or to resume, and which of the two it is.
 
     A folder without a config holds no run yet: there is nothing to resume, so one starts. Settings
-    given again for a run to resume must agree with its own, but for where it takes place.
+    given again for a run to resume must agree with its own, but for where it takes place: a server
+    may have moved, or got company.
     """
     if folder is None or not (resume and folder.config.exists()):
         return make_config(**settings), False
     config = make_config(**folder.read_json(folder.config))
     given = make_config(**{"model": config.model, "task": config.task} | settings)
-    for name in settings.keys() - PLACE:
+    place = PLACE | {"model"} if is_served(config.model) and is_served(given.model) else PLACE
+    for name in settings.keys() - place:
         kept, value = getattr(config, name), getattr(given, name)
         if value != kept:
             raise PfesError(
                 f"--{name.replace('_', '-')}: this run has {kept!r}, not {value!r}; "
                 "a resumed run keeps its settings"
             )
-    moved = {name: getattr(given, name) for name in settings.keys() & PLACE}
+    moved = {name: getattr(given, name) for name in settings.keys() & place}
     return config.model_copy(update=moved), True
 
 

@@ -172,6 +172,12 @@ def test_a_study_over_the_cluster(
         pair = [tmp_path / place / plan[number].folder for place in ("ray", "serial")]
         prompts = [RunFolder(path).prompt.read_bytes() for path in pair]
         assert prompts[0] == prompts[1]
+    shared = f"file://{tmp_path / 'shared'}"  # as an object store would be
+    stored = list(carry_out_on_ray(plan, shared, cluster, threads=1))
+    assert {e.number for e in stored if isinstance(e.event, pfes.Result)} == ended
+    for number in ended:
+        pair = [tmp_path / place / plan[number].folder for place in ("shared", "serial")]
+        assert RunFolder(pair[0]).prompt.read_bytes() == RunFolder(pair[1]).prompt.read_bytes()
     times = {file: file.stat().st_mtime_ns for file in tmp_path.glob("ray/*/result.json")}
     again = list(carry_out_on_ray(plan, tmp_path / "ray", cluster, threads=1))
     assert sum(isinstance(event.event, pfes.Result) for event in again) == 2

@@ -133,6 +133,11 @@ def status(code: int, **headers: str) -> Fault:
     return fault
 
 
+def none(*_: Any) -> bool:
+    """Let a request pass."""
+    return False
+
+
 def drop(handler: Handler, _: dict[str, Any]) -> bool:
     """Close the connection without an answer."""
     handler.close_connection = True

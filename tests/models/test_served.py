@@ -222,6 +222,23 @@ def test_a_search_over_http_is_the_search_here(
     assert not fake.faults
 
 
+def test_several_servers_take_turns_and_stand_in_for_each_other(
+    fake: FakeServer, source: str, task_file: Path, tmp_path: Path
+) -> None:
+    local = pfes.search(source, task_file, **SMALL)
+    with serving(tiny.make_module("llama"), ["tiny"]) as second:
+        both = f"vllm:{fake.url},{second.url}"
+        served = pfes.search(both, task_file, tokenizer=source, **SMALL)
+        np.testing.assert_array_equal(served.prompt, local.prompt)
+        assert abs(fake.asked - second.asked) <= 4  # handshakes, and what begins a search
+
+        before = second.asked
+        second.faults.extend([faults.none] * 8 + [faults.drop] * 10_000)  # then gone for good
+        served = pfes.search(both, task_file, tokenizer=source, out=tmp_path / "run", **SMALL)
+        np.testing.assert_array_equal(served.prompt, local.prompt)
+        assert second.asked > before + 8
+
+
 def command(*arguments: str) -> subprocess.CompletedProcess:
     head = [sys.executable, "-c", "from pfes.cli import main; main()"]
     return subprocess.run([*head, *arguments], capture_output=True, text=True, timeout=120)
@@ -253,7 +270,7 @@ def test_every_failed_handshake_is_one_line(
     good = command("serve-check", fake.url, "--tokenizer", source)
     assert good.returncode == 0, good.stderr
     assert "ready for pfes search" in good.stdout
-    assert "the server has tiny" in check("--tokenizer", source, "--served-name", "other")
+    assert "/v1 has tiny" in check("--tokenizer", source, "--served-name", "other")
     narrow = check("--tokenizer", str(folders("opt-350m")))
     assert "its embedding is 16 wide, and the served model's is not" in narrow
     another = check("--tokenizer", str(folders("opt")))

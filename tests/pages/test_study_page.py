@@ -12,6 +12,7 @@ from pfes.pages.study import study_page
 from pfes.studies import StudySpec, plan_runs
 from pfes.studies.carry_out import carry_out
 from pfes.studies.report import StudyReport, read_report
+from pfes.studies.store import FolderStore
 from tests.pages.conftest import Opened
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -46,7 +47,7 @@ def report(folders: Callable[[str], Path], tmp_path_factory: pytest.TempPathFact
     plan = plan_runs(spec, {})
     for _ in carry_out(plan, folder / "out", range(len(plan) - 1)):
         pass
-    return read_report(spec, plan, folder / "out")
+    return read_report(spec, plan, FolderStore(folder / "out"))
 
 
 @pytest.fixture

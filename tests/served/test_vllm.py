@@ -172,7 +172,7 @@ def test_handshakes_that_fail(server: VllmServer, tmp_path: Path) -> None:
     AutoTokenizer.from_pretrained(model_source(MODEL)).save_pretrained(tmp_path)
     assert "its embedding is 64 wide" in check(server.url, "--tokenizer", str(tmp_path))
     wrong = check(server.url, "--tokenizer", MODEL, "--served-name", "other")
-    assert f"the server has {MODEL}" in wrong
+    assert f"/v1 has {MODEL}" in wrong
     assert "nothing answers" in check("http://127.0.0.1:9/v1", "--tokenizer", MODEL)
     with VllmServer(MODEL, embeds=False) as plain:
         assert "--enable-prompt-embeds" in check(plain.url, "--tokenizer", MODEL)

@@ -85,6 +85,7 @@ def sensitivity(
     from pfes.analysis.sensitivity import VALUES, sensitivity_analysis, sensitivity_spec
     from pfes.studies import plan_runs
     from pfes.studies.report import read_report
+    from pfes.studies.store import FolderStore
 
     if over not in VALUES:
         raise PfesError(f"--over {over}: {', '.join(VALUES)}")
@@ -96,7 +97,7 @@ def sensitivity(
     plan = plan_runs(spec, {})
     place = _place(out, spec.name, settings["model"])
     _carry_out(spec.name, plan, place, jobs)
-    _finish(sensitivity_analysis(read_report(spec, plan, place), over, grid, place))
+    _finish(sensitivity_analysis(read_report(spec, plan, FolderStore(place)), over, grid, place))
 
 
 @analyze.command("confidence")

@@ -6,7 +6,7 @@ import typer
 
 
 def serve_check(
-    url: Annotated[str, typer.Argument(help="such as http://HOST:PORT/v1")],
+    url: Annotated[str, typer.Argument(help="such as http://HOST:PORT/v1; several with commas")],
     tokenizer: Annotated[
         str, typer.Option(help="folder or Hub name of the model's tokenizer and input embedding")
     ],

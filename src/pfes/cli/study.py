@@ -10,6 +10,7 @@ import typer
 
 from pfes.cli.options import comma_parts
 from pfes.errors import PfesError
+from pfes.models.served import is_served
 
 if TYPE_CHECKING:
     from pfes.studies import PlannedRun
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 study = typer.Typer(help="Carry out and report a grid of runs.", no_args_is_help=True)
 
 File = Annotated[Path, typer.Argument(help="the study's YAML file")]
-Out = Annotated[Path | None, typer.Option(help="folder of runs, which studies may share [runs]")]
+Out = Annotated[
+    str, typer.Option(help="folder of runs, which studies may share, or an address such as s3://…")
+]
 Models = Annotated[str | None, typer.Option("--model", help="these models instead, with commas")]
 Tasks = Annotated[str | None, typer.Option(help="these tasks instead, with commas")]
 Seeds = Annotated[str | None, typer.Option(help="these seeds instead, with commas")]
@@ -29,7 +32,7 @@ DataDir = Annotated[str | None, typer.Option(help="folder with local copies, one
 @study.command("run")
 def run_study(
     file: File,
-    out: Out = None,
+    out: Out = "runs",
     model: Models = None,
     tasks: Tasks = None,
     seeds: Seeds = None,
@@ -43,26 +46,26 @@ def run_study(
     gpus_per_worker: Annotated[float, typer.Option(min=0, help="GPUs of a run on Ray")] = 0.0,
 ) -> None:
     """Carry out what is not finished; stop it at any time, and run it again to go on."""
-    spec, plan, place = _plan(file, out, model, tasks, seeds, budget, data_dir)
+    spec, plan = _plan(file, model, tasks, seeds, budget, data_dir)
     if engine == "serial":
-        events = carry_out_here(plan, place, jobs)
+        events = carry_out_here(plan, out, jobs)
     else:
         from pfes.studies.ray_runs import carry_out_on_ray
 
-        events = carry_out_on_ray(plan, place, engine, threads, gpus_per_worker)
-    if show(spec.name, plan, place, events):
+        events = carry_out_on_ray(plan, out, engine, threads, gpus_per_worker)
+    if show(spec.name, plan, out, events):
         raise typer.Exit(1)
 
 
-def carry_out_here(plan: "list[PlannedRun]", place: Path, jobs: int) -> "Iterator[RunEvent]":
+def carry_out_here(plan: "list[PlannedRun]", out: str | Path, jobs: int) -> "Iterator[RunEvent]":
     """Carry out what is not finished, in this process or in several."""
     from pfes.studies.carry_out import carry_out
     from pfes.studies.workers import carry_out_in_processes
 
-    return carry_out(plan, place) if jobs == 1 else carry_out_in_processes(plan, place, jobs)
+    return carry_out(plan, out) if jobs == 1 else carry_out_in_processes(plan, out, jobs)
 
 
-def show(name: str, plan: "list[PlannedRun]", place: Path, events: "Iterator[RunEvent]") -> int:
+def show(name: str, plan: "list[PlannedRun]", out: str | Path, events: "Iterator[RunEvent]") -> int:
     """Show a study to its end, under one table; return how many runs failed."""
     from pfes.cli.study_display import follow_study
 
@@ -70,19 +73,19 @@ def show(name: str, plan: "list[PlannedRun]", place: Path, events: "Iterator[Run
     try:
         failed = follow_study(name, plan, events)
     except KeyboardInterrupt:
-        print(f"\nStopped. Run the same command to go on; runs are in {place}", file=sys.stderr)
+        print(f"\nStopped. Run the same command to go on; runs are in {out}", file=sys.stderr)
         raise typer.Exit(130) from None
     for label, message in failed:
         print(f"failed: {label}: {message}", file=sys.stderr)
     minutes = (time.perf_counter() - started) / 60
-    print(f"{len(plan) - len(failed)} of {len(plan)} runs are in {place} ({minutes:.1f} min)")
+    print(f"{len(plan) - len(failed)} of {len(plan)} runs are in {out} ({minutes:.1f} min)")
     return len(failed)
 
 
 @study.command("report")
 def report_study(
     file: File,
-    out: Out = None,
+    out: Out = "runs",
     model: Models = None,
     tasks: Tasks = None,
     seeds: Seeds = None,
@@ -92,30 +95,32 @@ def report_study(
 ) -> None:
     """Turn whatever runs there are into tables and figures, in `report-NAME` beside them."""
     from pfes.studies.report import read_report, write_report
+    from pfes.studies.store import open_store
 
-    spec, plan, place = _plan(file, out, model, tasks, seeds, budget, data_dir)
-    if not place.is_dir():
-        raise PfesError(f"--out {place} does not exist: pfes study run makes it")
-    report = read_report(spec, plan, place)
-    for path in write_report(report, place / f"report-{spec.name}", html):
-        print(path)
+    spec, plan = _plan(file, model, tasks, seeds, budget, data_dir)
+    store = open_store(out)
+    if not store.exists():
+        raise PfesError(f"--out {out} does not exist: pfes study run makes it")
+    place = store.report(spec.name)
+    write_report(read_report(spec, plan, store), place, html)
+    for written in store.keep_report(place):
+        print(written)
 
 
 def _plan(
     file: Path,
-    out: Path | None,
     model: str | None,
     tasks: str | None,
     seeds: str | None,
     budget: int | None,
     data_dir: str | None,
-) -> tuple[Any, Any, Path]:
+) -> tuple[Any, Any]:
     from pfes.studies import plan_runs, read_study
 
     spec = read_study(file)
     changes: dict[str, Any] = {}
     if model is not None:
-        changes["models"] = list(comma_parts(model))
+        changes["models"] = _models(model)
     if tasks is not None:
         changes["tasks"] = list(comma_parts(tasks))
     if seeds is not None:
@@ -126,4 +131,15 @@ def _plan(
     spec = spec.model_copy(update=changes)
     given = {"budget": budget, "data_dir": data_dir}
     overrides = {name: value for name, value in given.items() if value is not None}
-    return spec, plan_runs(spec, overrides), out or Path("runs")
+    return spec, plan_runs(spec, overrides)
+
+
+def _models(text: str) -> list[str]:
+    """Return the models of a list; a server's address belongs to the `vllm:` before it."""
+    models: list[str] = []
+    for part in comma_parts(text):
+        if models and is_served(models[-1]) and part.startswith(("http://", "https://")):
+            models[-1] += f",{part}"
+        else:
+            models.append(part)
+    return models

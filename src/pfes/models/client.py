@@ -2,9 +2,12 @@
 
 import json
 import logging
+import math
 import os
 import random
+import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from pfes.errors import PfesError
@@ -23,23 +26,76 @@ class ServerAwayError(PfesError):
 
 
 class Client:
-    """Asks one server, in several threads; asks again where that can help.
+    """Asks one server, or several of one model in turn, from several threads.
 
-    Connection errors, time-outs, 429, 5xx and answers that were cut off are asked again, with
-    growing pauses, until `patience` seconds have passed without any answer. Any other 4xx ends the
-    run with the server's own words. The key comes from the environment and goes nowhere else.
+    Connection errors, time-outs, 429, 5xx and answers that were cut off are asked again, of the
+    next server if there are several; one that failed is left alone for growing pauses. When nobody
+    has answered for `patience` seconds, the run stops. Any other 4xx ends it with the server's own
+    words.
     """
 
-    def __init__(self, url: str, patience: float = PATIENCE, connections: int = 64) -> None:
+    def __init__(self, servers: Sequence["Server"], patience: float = PATIENCE) -> None:
+        self.servers = servers
+        self.patience = patience
+        self._lock = threading.Lock()
+        self._turn = 0
+        self._answered = time.monotonic()
+
+    @property
+    def url(self) -> str:
+        return ",".join(server.url for server in self.servers)
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        """Ask until there is an answer, or patience is at an end."""
+        content = json.dumps(body).encode()
+        began = time.monotonic()
+        while True:
+            server = self._next()
+            pause = server.rests_until - time.monotonic()
+            if pause > 0:  # nobody is ready
+                since = time.monotonic() - max(began, self._answered)
+                if since + pause > self.patience:
+                    raise ServerAwayError(
+                        f"{self.url} did not answer for {since:.0f} s ({server.trouble}); when it "
+                        "is back, the same command with --resume goes on"
+                    )
+                time.sleep(pause)
+                continue
+            try:
+                found = server.post(path, content)
+            except TryAgainError as trouble:
+                server.rest(trouble)
+            else:
+                server.wake()
+                self._answered = time.monotonic()
+                return found
+
+    def _next(self) -> "Server":
+        """Return whose turn it is: the next that does not rest, else who rests the shortest."""
+        with self._lock:
+            now = time.monotonic()
+            for _ in self.servers:
+                server = self.servers[self._turn % len(self.servers)]
+                self._turn += 1
+                if server.rests_until <= now:
+                    return server
+            return min(self.servers, key=lambda server: server.rests_until)
+
+
+class Server:
+    """One server; the key comes from the environment and goes nowhere else."""
+
+    def __init__(self, url: str, connections: int = 64) -> None:
         import httpx2
 
         key = os.environ.get(API_KEY)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.url = url.rstrip("/")
-        self.patience = patience
+        self.rests_until = -math.inf
+        self.trouble: TryAgainError | None = None
+        self._wait = FIRST_WAIT
         self._transport_error = httpx2.TransportError
         self._secret = key
-        self._answered = time.monotonic()
         try:
             self._client = httpx2.Client(
                 headers=headers,
@@ -51,6 +107,19 @@ class Client:
         except (httpx2.InvalidURL, ValueError) as error:
             raise PfesError(f"{url}: {error}") from None
 
+    def rest(self, trouble: "TryAgainError") -> None:
+        """Leave the server alone, for longer than the last time."""
+        if self.trouble is None:
+            log.warning("%s: %s; asking again", self.url, trouble)
+        self.trouble = trouble
+        pause = max(trouble.wait or 0.0, self._wait * random.uniform(0.5, 1.5))
+        self._wait = min(2 * self._wait, LONGEST_WAIT)
+        self.rests_until = time.monotonic() + pause
+
+    def wake(self) -> None:
+        """Note that the server has answered."""
+        self.trouble, self._wait, self.rests_until = None, FIRST_WAIT, -math.inf
+
     def get(self, path: str) -> Any:
         """Ask once: whoever starts a run wants to know at once."""
         try:
@@ -59,39 +128,17 @@ class Client:
             raise ServerAwayError(f"nothing answers at {self.url} ({_reason(error)})") from None
         return self._content(answer)
 
-    def post(self, path: str, body: dict[str, Any]) -> Any:
-        """Ask until there is an answer, or patience is at an end."""
-        content = json.dumps(body).encode()
-        wait, began = FIRST_WAIT, time.monotonic()
-        while True:
-            try:
-                return self._once(path, content)
-            except _TryAgainError as trouble:
-                now = time.monotonic()
-                since = now - max(began, self._answered)
-                pause = max(trouble.wait or 0.0, wait * random.uniform(0.5, 1.5))
-                if since + pause > self.patience:
-                    raise ServerAwayError(
-                        f"{self.url} did not answer for {since:.0f} s ({trouble}); when it is "
-                        "back, the same command with --resume goes on"
-                    ) from None
-                if wait == FIRST_WAIT:
-                    log.warning("%s: %s; asking again", self.url, trouble)
-                time.sleep(pause)
-                wait = min(2 * wait, LONGEST_WAIT)
-
-    def _once(self, path: str, content: bytes) -> Any:
+    def post(self, path: str, content: bytes) -> Any:
+        """Ask once; what may pass is a `TryAgainError`."""
         try:
             answer = self._client.post(
                 self.url + path, content=content, headers={"Content-Type": "application/json"}
             )
         except self._transport_error as error:
-            raise _TryAgainError(_reason(error)) from None
+            raise TryAgainError(_reason(error)) from None
         if answer.status_code == 429 or answer.status_code >= 500:
-            raise _TryAgainError(f"status {answer.status_code}", _seconds(answer))
-        found = self._content(answer)
-        self._answered = time.monotonic()
-        return found
+            raise TryAgainError(f"status {answer.status_code}", _seconds(answer))
+        return self._content(answer)
 
     def _content(self, answer: Any) -> Any:
         if answer.status_code >= 400:
@@ -101,7 +148,7 @@ class Client:
         try:
             return answer.json()
         except ValueError:
-            raise _TryAgainError("the answer is not whole") from None
+            raise TryAgainError("the answer is not whole") from None
 
     def _words(self, answer: Any) -> str:
         """Return the server's own message, on one line, without the key."""
@@ -119,7 +166,7 @@ class RefusedError(PfesError):
     """The server says that the question itself is wrong."""
 
 
-class _TryAgainError(PfesError):
+class TryAgainError(PfesError):
     """The same question may be answered later."""
 
     def __init__(self, message: str, wait: float | None = None) -> None:

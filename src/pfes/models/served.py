@@ -13,7 +13,7 @@ import numpy as np
 
 from pfes.errors import PfesError
 from pfes.models.base import Floats, Ints
-from pfes.models.client import PATIENCE, Client, RefusedError
+from pfes.models.client import PATIENCE, Client, RefusedError, Server, TryAgainError
 from pfes.models.embedding import load_embedding
 from pfes.models.load import load_tokenizer
 from pfes.tasks.batch import Batch
@@ -43,7 +43,7 @@ class Check:
 
 
 class ServedModel:
-    """A causal language model that a vLLM server answers for.
+    """A causal language model that a vLLM server answers for, or several (`urls`, with commas).
 
     A sequence travels as embeddings, its answer comes back as log-probabilities of the verbalizer
     words. What the server does not tell, such as ranks, is not made up.
@@ -53,7 +53,7 @@ class ServedModel:
 
     def __init__(
         self,
-        url: str,
+        urls: str,
         served_name: str | None = None,
         tokenizer: str | None = None,
         patience: float = PATIENCE,
@@ -64,16 +64,16 @@ class ServedModel:
                 "--tokenizer: a served model needs a folder or Hub name to read its tokenizer and "
                 "its input embedding from"
             )
-        self.name = PREFIX + url
+        self.name = PREFIX + urls
         self.source = tokenizer
-        self.client = Client(url, patience)
+        self.client = Client([Server(url) for url in urls.split(",")], patience)
         self.served_name = served_name
         self.tokenizer = load_tokenizer(tokenizer, trust_remote_code)
         self._embedding = load_embedding(tokenizer, trust_remote_code)
         self.width = int(self._embedding.shape[1])
         self.max_length = int(self.tokenizer.model_max_length)
         self.in_flight = 1
-        self._pool = ThreadPoolExecutor(max(IN_FLIGHT))
+        self._pool = ThreadPoolExecutor(max(IN_FLIGHT) * len(self.client.servers))
 
     @property
     def vocabulary(self) -> int:
@@ -117,8 +117,15 @@ class ServedModel:
             for future in waiting:
                 future.cancel()
 
-    def _ask(self, what: dict[str, Any], count: int, words: Sequence[int]) -> list[list[float]]:
+    def _ask(
+        self,
+        what: dict[str, Any],
+        count: int,
+        words: Sequence[int],
+        client: Client | None = None,
+    ) -> list[list[float]]:
         """Ask for the log-probabilities of words behind each of `count` sequences."""
+        client = client or self.client
         body = what | {
             "model": self.served_name,
             "max_tokens": 1,
@@ -129,45 +136,49 @@ class ServedModel:
         }
         for last in (False,) * (TRIES - 1) + (True,):
             try:
-                return _read(self.client.post("/completions", body), count, words)
+                return _read(client.post("/completions", body), count, words)
             except AnswerError as error:
                 if last:
-                    raise PfesError(f"{self.client.url}: {error}") from None
+                    raise PfesError(f"{client.url}: {error}") from None
         raise AssertionError("the last try returns or raises")
 
     def checks(self) -> Iterator[Check]:
-        """Go through all that a search needs of the server; a failure says what to change."""
+        """Go through all that a search needs of every server; a failure says what to change."""
+        for server in self.client.servers:
+            yield from self._check_offer(server)
+            yield from self._check_answers(Client([server], self.client.patience))
+
+    def _check_offer(self, server: Server) -> Iterator[Check]:
         try:
-            offered = self.client.get("/models")["data"]
+            offered = server.get("/models")["data"]
             served = {str(model["id"]): model for model in offered}
-        except (KeyError, TypeError):
-            raise PfesError(f"{self.client.url} is not an OpenAI-like server") from None
+        except (KeyError, TypeError, TryAgainError):
+            raise PfesError(f"{server.url} is not an OpenAI-like server") from None
         except RefusedError as error:
             raise PfesError(f"{error}; the address ends with /v1") from None
         except PfesError as error:
             raise PfesError(f"{error}: start it with {START}") from None
-        yield Check("server", f"answers at {self.client.url}")
+        yield Check("server", f"answers at {server.url}")
         if self.served_name is None and len(served) == 1:
             self.served_name = next(iter(served))
         if self.served_name not in served:
             named = ", ".join(served) or "nothing"
-            raise PfesError(f"--served-name {self.served_name}: the server has {named}")
+            raise PfesError(f"--served-name {self.served_name}: {server.url} has {named}")
         longest = served[self.served_name].get("max_model_len")
         if longest is not None:
             self.max_length = min(self.max_length, int(longest))
         yield Check("model", f"{self.served_name}, {self.max_length} tokens")
-        yield from self._check_answers()
 
-    def _check_answers(self) -> Iterator[Check]:
+    def _check_answers(self, client: Client) -> Iterator[Check]:
         tokens = self.tokenizer(SENTENCE, add_special_tokens=False)["input_ids"]
         words = sorted(set(tokens))[:2]
-        plain = self._ask({"prompt": [tokens]}, 1, words)[0]
+        plain = self._ask({"prompt": [tokens]}, 1, words, client)[0]
         if not all(math.isfinite(value) and value <= 0 for value in plain):
-            raise PfesError(f"{self.client.url} answers {plain}, which are no log-probabilities")
+            raise PfesError(f"{client.url} answers {plain}, which are no log-probabilities")
         yield Check("log-probabilities", "of the words that are asked for")
         rows = [_encode(self.embed(tokens))]
         try:
-            soft = self._ask({"prompt_embeds": rows}, 1, words)[0]
+            soft = self._ask({"prompt_embeds": rows}, 1, words, client)[0]
         except RefusedError as error:
             raise PfesError(self._refusal(str(error))) from None
         yield Check("embeddings", f"accepted, {self.width} wide")
@@ -191,8 +202,10 @@ class ServedModel:
     def tune(self, prompt: Floats, batch: Batch, candidates: int) -> None:
         """Choose how many requests are sent at once: more, as long as that is faster."""
         requests = -(-candidates * len(batch) // ROWS)
-        best = 0.0
-        for count in (count for count in IN_FLIGHT if count == 1 or count <= requests):
+        best, servers = 0.0, len(self.client.servers)
+        for count in (
+            servers * each for each in IN_FLIGHT if each == 1 or each * servers <= requests
+        ):
             prompts = np.repeat(prompt[None], -(-count * ROWS // len(batch)), axis=0)
             before, self.in_flight = self.in_flight, count
             began = time.perf_counter()

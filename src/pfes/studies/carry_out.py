@@ -8,10 +8,11 @@ from pfes.assemble import open_model
 from pfes.config import RunConfig, make_config
 from pfes.errors import PfesError
 from pfes.finish import Tested
-from pfes.folder import RunFolder
 from pfes.models.base import LanguageModel
-from pfes.run import Event, read_result, run
+from pfes.result import Result
+from pfes.run import Event, run
 from pfes.studies.plan import PlannedRun
+from pfes.studies.store import open_store
 from pfes.tasks.spec import read_spec
 
 
@@ -24,30 +25,32 @@ class RunEvent:
 
 
 def carry_out(
-    plan: list[PlannedRun], out: Path, numbers: Iterable[int] | None = None
+    plan: list[PlannedRun], out: str | Path, numbers: Iterable[int] | None = None
 ) -> Iterator[RunEvent]:
     """Carry out what is not finished, one run after the other; a model stays loaded while used.
 
+    `out` is a folder, or an address that fsspec knows.
     `numbers` are the runs to carry out, by their place in the plan; all unless given.
     """
     model: LanguageModel | None = None
     loaded = ""
     tested: Tested = {}
+    store = open_store(out)
     for number in range(len(plan)) if numbers is None else numbers:
         planned = plan[number]
-        folder = RunFolder(out / planned.folder)
-        ended = read_result(folder)
+        ended = store.result(planned.folder)
         if ended is not None:
             yield RunEvent(number, ended)
             continue
         try:
             if model is None or loaded != _needs(planned.config):
                 model, loaded, tested = _open(planned.config), _needs(planned.config), {}
-            folder.path.mkdir(parents=True, exist_ok=True)
+            folder = store.open(planned.folder)
             begun = folder.config.exists()
             # a run that was begun has its config resolved: it must go on with the same one
             config = make_config(**folder.read_json(folder.config)) if begun else planned.config
             for event in run(config, folder, resume=begun, model=model, tested=tested):
+                store.keep(folder, now=isinstance(event, Result))
                 yield RunEvent(number, event)
         except PfesError as error:
             yield RunEvent(number, error)

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pfes.folder import RunFolder
 from pfes.studies.plan import PlannedRun
+from pfes.studies.store import FolderStore
 
 History = list[dict[str, Any]]
 POINTS = 200  # of a curve, at most
@@ -32,7 +31,7 @@ class Panel:
     curves: tuple[Curve, ...]
 
 
-def make_panels(plan: list[PlannedRun], finished: Iterable[int], out: Path) -> list[Panel]:
+def make_panels(plan: list[PlannedRun], finished: Iterable[int], store: FolderStore) -> list[Panel]:
     """Return a panel for each model and task that has something to show.
 
     RLPrompt's loss is a negative reward, has no part of its first value, and is left out; of a
@@ -41,7 +40,7 @@ def make_panels(plan: list[PlannedRun], finished: Iterable[int], out: Path) -> l
     found: dict[tuple[str, str], dict[str, list[History]]] = {}
     for number in finished:
         run = plan[number]
-        history = RunFolder(out / run.folder).chosen_history()
+        history = store.history(run.folder).chosen_history()
         if history and (history[0]["best_loss"] or 0) > 0:
             rows = found.setdefault((run.model_name, run.task_name), {})
             rows.setdefault(run.label, []).append(history)

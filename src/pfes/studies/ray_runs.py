@@ -7,22 +7,22 @@ from typing import Any
 from pfes.config import make_config
 from pfes.engines.ray_model import start_ray
 from pfes.errors import PfesError
-from pfes.folder import RunFolder
-from pfes.run import read_result
 from pfes.studies.carry_out import RunEvent, carry_out
 from pfes.studies.plan import PlannedRun
+from pfes.studies.store import open_store, whole_address
 
 WAIT = 0.5  # seconds between two looks at the cluster
 RETRIES = 1  # of a run whose worker died, before it is reported
 
 
 def carry_out_on_ray(
-    plan: list[PlannedRun], out: Path, engine: str, threads: int, gpus: float = 0.0
+    plan: list[PlannedRun], out: str | Path, engine: str, threads: int, gpus: float = 0.0
 ) -> Iterator[RunEvent]:
     """Carry out a study on a cluster; finished runs are skipped, begun ones go on.
 
-    `out` must be the same folder on every node. A run whose worker dies is begun again where it
-    stood, once; a run that fails is reported, and the others go on.
+    `out` must be the same folder on every node, or an address that fsspec knows. A run whose worker
+    dies or breaks is begun again where it stood, once; a run that fails is reported, and the others
+    go on.
     """
     here = make_config(model="", task="", engine=engine)
     ray = start_ray(here)
@@ -30,16 +30,16 @@ def carry_out_on_ray(
 
     events: Any = Queue()
     remote = ray.remote(_one).options(
-        num_cpus=threads, num_gpus=gpus, max_retries=RETRIES, retry_exceptions=False
+        num_cpus=threads, num_gpus=gpus, max_retries=RETRIES, retry_exceptions=True
     )
     asked = {}
+    store = open_store(out)
     for number, planned in enumerate(plan):
-        ended = read_result(RunFolder(out / planned.folder))
+        ended = store.result(planned.folder)
         if ended is not None:
             yield RunEvent(number, ended)
         else:
-            place = str(out.absolute())
-            asked[remote.remote(plan, place, number, threads, events)] = number
+            asked[remote.remote(plan, whole_address(out), number, threads, events)] = number
     try:
         while asked:
             ready, _ = ray.wait(list(asked), timeout=WAIT)
@@ -50,7 +50,7 @@ def carry_out_on_ray(
                     ray.get(reference)
                 except ray.exceptions.RayError as error:
                     words = " ".join(str(error).split())[:200]
-                    yield RunEvent(number, PfesError(f"its worker died: {words}"))
+                    yield RunEvent(number, PfesError(f"its worker died, twice: {words}"))
         yield from events.get_nowait_batch(events.qsize())
     finally:
         for reference in asked:
@@ -63,5 +63,5 @@ def _one(plan: list[PlannedRun], out: str, number: int, threads: int, events: An
     import torch
 
     torch.set_num_threads(threads)
-    for event in carry_out(plan, Path(out), [number]):
+    for event in carry_out(plan, out, [number]):
         events.put(event)

@@ -4,13 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pfes.figures import study_convergence
-from pfes.folder import RunFolder
 from pfes.result import Result
-from pfes.run import read_result
 from pfes.sheets import MISSING, Sheet, escape_markdown, latex, markdown
 from pfes.studies.compare import TEST, Comparison, compare
 from pfes.studies.curves import Panel, make_panels
 from pfes.studies.plan import PlannedRun, StudySpec
+from pfes.studies.store import FolderStore
 from pfes.studies.table import StudyTable, comma_separated, make_tables
 
 
@@ -52,9 +51,9 @@ class StudyReport:
         )
 
 
-def read_report(spec: StudySpec, plan: list[PlannedRun], out: Path) -> StudyReport:
+def read_report(spec: StudySpec, plan: list[PlannedRun], store: FolderStore) -> StudyReport:
     """Read whatever runs of a study there are."""
-    found = ((i, read_result(RunFolder(out / run.folder))) for i, run in enumerate(plan))
+    found = ((i, store.result(run.folder)) for i, run in enumerate(plan))
     results = {i: result for i, result in found if result is not None}
     return StudyReport(
         spec,
@@ -62,7 +61,7 @@ def read_report(spec: StudySpec, plan: list[PlannedRun], out: Path) -> StudyRepo
         results,
         make_tables(spec, plan, results),
         list(compare(plan, results)),
-        make_panels(plan, results, out),
+        make_panels(plan, results, store),
     )
 
 

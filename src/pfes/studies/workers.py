@@ -14,7 +14,9 @@ from pfes.studies.plan import PlannedRun
 WAIT = 1.0  # seconds between two looks whether the workers live
 
 
-def carry_out_in_processes(plan: list[PlannedRun], out: Path, jobs: int) -> Iterator[RunEvent]:
+def carry_out_in_processes(
+    plan: list[PlannedRun], out: str | Path, jobs: int
+) -> Iterator[RunEvent]:
     """Carry out a study in `jobs` processes, which share the cores between them."""
     spawn = multiprocessing.get_context("spawn")  # a fork would inherit the threads of torch
     numbers: Any = spawn.Queue()
@@ -52,7 +54,7 @@ def carry_out_in_processes(plan: list[PlannedRun], out: Path, jobs: int) -> Iter
 
 
 def _work(
-    plan: list[PlannedRun], out: Path, threads: int, parent: int, numbers: Any, events: Any
+    plan: list[PlannedRun], out: str | Path, threads: int, parent: int, numbers: Any, events: Any
 ) -> None:
     import torch
 

@@ -1,0 +1,92 @@
+"""A study whose runs are in an object store; fsspec's own in memory stands for one."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from pfes.cli import app
+from pfes.errors import PfesError
+from pfes.folder import RunFolder
+from pfes.loop import Step
+from pfes.result import Result
+from pfes.studies import PlannedRun, StudySpec, plan_runs, store
+from pfes.studies.carry_out import carry_out
+
+OUT = "memory://bucket/runs"
+
+
+@pytest.fixture(autouse=True)
+def empty() -> Iterator[None]:
+    yield
+    fsspec.filesystem("memory").store.clear()
+
+
+@pytest.fixture
+def spec(folders: Callable[[str], Path], task_file: Path) -> StudySpec:
+    return StudySpec(
+        name="tiny", models=[str(folders("bert"))], tasks=[str(task_file)], seeds=[0, 1],
+        defaults={"budget": 36, "population": 6, "shots": 4, "prompt_length": 2, "test_limit": 12},
+        rows=[{"method": "manual"}, {"method": "saes-id-cr"}],
+    )  # fmt: skip
+
+
+def there() -> set[str]:
+    return {name.removeprefix("/bucket/runs/") for name in fsspec.filesystem("memory").store}
+
+
+def finish(plan: list[PlannedRun], out: str | Path) -> list[Result]:
+    return [e.event for e in carry_out(plan, out) if isinstance(e.event, Result)]
+
+
+def test_a_run_that_was_cut_off_goes_on_from_its_copy(
+    spec: StudySpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_runs(spec, {})
+    whole = finish(plan, tmp_path)
+    monkeypatch.setattr(store, "EVERY", 0.0)
+    steps = 0
+    for happened in carry_out(plan, OUT):
+        steps += isinstance(happened.event, Step)
+        if steps == 3:
+            break
+    begun = {name for name in there() if "saes" in name}
+    assert {Path(name).name for name in begun} == {
+        "config.json", "history.jsonl", "checkpoint.safetensors",
+    }  # fmt: skip
+    monkeypatch.setattr(store, "EVERY", 1e9)
+    events = list(carry_out(plan, OUT))
+    begun_again = [e for e in events if e.number == 1 and isinstance(e.event, Step)]
+    assert begun_again[0].event.evaluations == 24
+    parted = [e.event for e in events if isinstance(e.event, Result)]
+    assert [r.train_loss for r in parted] == [r.train_loss for r in whole]
+    for run in plan:
+        kept = fsspec.filesystem("memory").cat(f"/bucket/runs/{run.folder}/prompt.safetensors")
+        assert kept == RunFolder(tmp_path / run.folder).prompt.read_bytes()
+    assert not any(name.endswith(".tmp") for name in there())
+    assert all(isinstance(e.event, Result) for e in carry_out(plan, OUT))  # nothing is left to do
+
+
+def test_the_report_lies_beside_the_runs(spec: StudySpec, tmp_path: Path) -> None:
+    file = tmp_path / "tiny.yaml"
+    file.write_text(yaml.safe_dump(spec.model_dump()))
+    done = CliRunner().invoke(app, ["study", "run", str(file), "--out", OUT])
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(app, ["study", "report", str(file), "--out", OUT, "--html"])
+    assert done.exit_code == 0, done.output
+    written = set(done.output.split())
+    assert f"{OUT}/report-tiny/report.html" in written
+    assert {f"{OUT}/{name}" for name in there() if name.startswith("report-")} == written
+    table = fsspec.filesystem("memory").cat("/bucket/runs/report-tiny/table.md").decode()
+    assert "4 of 4 runs are finished" in table
+
+
+@pytest.mark.parametrize("address", ["nonsense://bucket/runs", "s3://no-such-package/runs"])
+def test_storage_that_cannot_be_reached_is_one_line(spec: StudySpec, address: str) -> None:
+    with pytest.raises(PfesError) as caught:
+        finish(plan_runs(spec, {}), address)
+    assert str(caught.value).startswith(f"--out {address}")
+    assert "\n" not in str(caught.value)
