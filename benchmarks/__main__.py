@@ -14,6 +14,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.cluster import ray_workers
 from benchmarks.evaluation import against_limit, against_plain, masked_against_plain
 from benchmarks.memory import search_memory
 from benchmarks.neighbours import neighbour_search
@@ -24,7 +25,7 @@ from benchmarks.timing import Row
 
 MEASURES: list[Callable[[], Iterator[Row]]] = [
     against_plain, against_limit, against_vllm, masked_against_plain, suffix_growth,
-    saes_alone, saes_over_bbt, search_memory, neighbour_search,
+    saes_alone, saes_over_bbt, search_memory, neighbour_search, ray_workers,
 ]  # fmt: skip
 RESULTS = Path(__file__).with_name("results.json")
 

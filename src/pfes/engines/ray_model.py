@@ -31,12 +31,12 @@ class RayModel:
     one, by example. Answers are put together by place, so the order of their arrival never matters.
     """
 
-    def __init__(self, config: RunConfig, spec: TaskSpec) -> None:
+    def __init__(self, config: RunConfig, spec: TaskSpec, worker: type[Worker] = Worker) -> None:
         self._ray = start_ray(config)
         self.workers = config.workers or _workers_there(self._ray, config)
         self.threads = config.threads or max(1, (os.cpu_count() or 1) // self.workers)
         _check_room(self._ray, config, self.workers, self.threads)
-        remote = self._ray.remote(Worker).options(
+        remote = self._ray.remote(worker).options(
             num_cpus=self.threads,
             num_gpus=config.gpus_per_worker,
             max_restarts=RESTARTS,
