@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pfes.analysis.dimension import intrinsic_dimension as intrinsic_dimension
+    from pfes.classifier import Classifier as Classifier
     from pfes.errors import PfesError as PfesError
     from pfes.models.load import load_model as load_model
     from pfes.objective import Objective as Objective
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pfes.optimizers import OnePlusOneES as OnePlusOneES
     from pfes.result import Result as Result
     from pfes.run import search as search
+    from pfes.saved import load_prompt as load_prompt
     from pfes.tasks import Task as Task
     from pfes.tasks import load_task as load_task
 
@@ -24,6 +26,7 @@ _HOMES = {
     "CMAES": "pfes.optimizers",
     "SAES": "pfes.optimizers",
     "ZOSGD": "pfes.optimizers",
+    "Classifier": "pfes.classifier",
     "Objective": "pfes.objective",
     "OnePlusOneES": "pfes.optimizers",
     "PfesError": "pfes.errors",
@@ -31,6 +34,7 @@ _HOMES = {
     "Task": "pfes.tasks",
     "intrinsic_dimension": "pfes.analysis.dimension",
     "load_model": "pfes.models.load",
+    "load_prompt": "pfes.saved",
     "load_task": "pfes.tasks",
     "search": "pfes.run",
 }

@@ -159,8 +159,11 @@ class RunConfig(BaseModel):
 
 # Where a run takes place, not what it is: may be another when it is resumed
 PLACE = frozenset(
-    ("device", "data_dir", "patience", "engine", "workers", "gpus_per_worker", "threads")
-)
+    (
+        "device", "data_dir", "patience", "engine", "workers", "gpus_per_worker", "threads",
+        "trust_remote_code",
+    )
+)  # fmt: skip
 
 
 def make_config(**settings: Any) -> RunConfig:

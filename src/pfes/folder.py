@@ -1,22 +1,25 @@
 """A run folder: the only state of a run, written so that a crash never leaves half a file."""
 
+import contextlib
 import json
+import logging
 import math
 import os
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from pfes.errors import PfesError
 from pfes.models.base import Floats
+from pfes.tensors import Arrays, pack, unpack
 
-Arrays = dict[str, np.ndarray[Any, Any]]
-PLAIN = "plain"  # the one metadata key: more would be written in an order that varies by process
 DRAFT = ".tmp"
+LOCK = ".lock"
+
+log = logging.getLogger(__name__)
 
 
 class RunFolder:
@@ -27,9 +30,11 @@ class RunFolder:
         self.config = self.path / "config.json"
         self.history = self.path / "history.jsonl"
         self.checkpoint = self.path / "checkpoint.safetensors"
+        self.previous = self.path / "checkpoint-before.safetensors"
         self.prompt = self.path / "prompt.safetensors"
         self.answers = self.path / "answers.jsonl"
         self.result = self.path / "result.json"
+        self._history_checksum = 0
 
     @property
     def files(self) -> list[Path]:
@@ -41,7 +46,9 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             # a draft is what a kill in the middle of a write leaves; it holds nothing
-            occupied = any(entry.suffix != DRAFT for entry in self.path.iterdir())
+            occupied = any(
+                entry.suffix != DRAFT and entry.name != LOCK for entry in self.path.iterdir()
+            )
         except OSError as error:
             raise PfesError(f"--out {self.path}: {error.strerror}") from None
         if occupied:
@@ -49,6 +56,26 @@ class RunFolder:
                 f"--out {self.path} is not empty: continue its run with --resume, "
                 "or choose another folder"
             )
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes out; the system itself ends this when the process ends."""
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self.path / LOCK, timeout=0, thread_local=False)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise PfesError(
+                f"--out {self.path} is in use by another process: wait for its end, or choose "
+                "another folder"
+            ) from None
+        except OSError as error:
+            raise PfesError(f"--out {self.path}: {error.strerror}") from None
+        try:
+            yield
+        finally:
+            lock.release()
 
     def write_json(self, path: Path, content: dict[str, Any]) -> None:
         """Write a JSON file in one step."""
@@ -60,7 +87,7 @@ class RunFolder:
             content = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise PfesError(f"{self.path} holds no run: it has no {path.name}") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise PfesError(f"{path} cannot be read: {error}") from None
         if not isinstance(content, dict):
             raise PfesError(f"{path} is not a JSON object")
@@ -77,11 +104,13 @@ class RunFolder:
 
     def append_history(self, line: dict[str, Any]) -> None:
         """Add one step to the history."""
+        content = (json.dumps(_finite(line)) + "\n").encode()
         try:
-            with self.history.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(_finite(line)) + "\n")
+            with self.history.open("ab") as file:
+                file.write(content)
         except OSError as error:
             raise PfesError(f"{self.history} cannot be written: {error.strerror}") from None
+        self._history_checksum = zlib.crc32(content, self._history_checksum)
 
     def read_history(self) -> list[dict[str, Any]]:
         """Return the steps recorded so far."""
@@ -96,55 +125,86 @@ class RunFolder:
         return [line for line in history if line["beta"] == chosen]
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
-        """Store nested arrays and plain values, with how much of the history belongs to them."""
+        """Store nested arrays and plain values, with how much of the history belongs to them.
+
+        The checkpoint before stays, for the case that this one is damaged.
+        """
         arrays, plain = _split(state)
         size = self.history.stat().st_size if self.history.exists() else 0
-        metadata = {PLAIN: json.dumps({"state": plain, "history_bytes": size})}
-        replace_file(self.checkpoint, save(arrays, metadata=metadata))
+        about = {"state": plain, "history_bytes": size, "history": self._history_checksum}
+        replace_file(self.checkpoint, pack(arrays, about), keep=self.previous)
 
     def load_checkpoint(self) -> dict[str, Any] | None:
-        """Return the last checkpoint and drop what the history has beyond it; None if none yet."""
-        if not self.checkpoint.exists():
-            self._cut_history(0)
-            return None
-        arrays, metadata = _read(self.checkpoint)
+        """Return the last sound checkpoint and drop what the history has beyond it.
+
+        None if there is none yet; an error if there are only damaged ones.
+        """
+        damaged: list[PfesError] = []
+        for path in (self.checkpoint, self.previous):
+            if not path.exists():
+                continue
+            try:
+                state = self._load_checkpoint(path)
+            except PfesError as error:
+                damaged.append(error)
+                continue
+            if damaged:
+                log.warning("%s; going on from the checkpoint before", damaged[0])
+            return state
+        if damaged:
+            raise PfesError(f"{damaged[0]}; start again in another folder")
+        self._cut_history(0, 0)
+        return None
+
+    def _load_checkpoint(self, path: Path) -> dict[str, Any]:
+        arrays, plain = unpack(path)
         try:
-            plain = json.loads(metadata[PLAIN])
-            self._cut_history(plain["history_bytes"])
-            return _merge(plain["state"], arrays)
+            size, state = int(plain["history_bytes"]), _merge(plain["state"], arrays)
+            checksum = plain.get("history")
         except (KeyError, TypeError, ValueError):
-            raise PfesError(f"{self.checkpoint} is not a checkpoint of pfes") from None
+            raise PfesError(f"{path} is not a checkpoint of pfes") from None
+        try:
+            content = self.history.read_bytes()[:size] if self.history.exists() else b""
+        except OSError as error:
+            raise PfesError(f"{self.history} cannot be read: {error.strerror}") from None
+        found = zlib.crc32(content)
+        if len(content) != size or (checksum is not None and found != checksum):
+            raise PfesError(f"{self.history} is damaged: it is not the one of {path.name}")
+        self._cut_history(size, found)
+        return state
 
     def save_prompt(self, prompt: Floats, about: dict[str, Any]) -> None:
         """Store a prompt `(length, width)` with what is needed to use it."""
-        tensors = {"prompt": np.ascontiguousarray(prompt)}
-        replace_file(self.prompt, save(tensors, metadata={PLAIN: json.dumps(about)}))
+        replace_file(self.prompt, pack({"prompt": prompt}, about))
 
     def load_prompt(self) -> tuple[Floats, dict[str, Any]]:
         """Return the prompt, `(length, width)`, and what it was stored with."""
         if not self.prompt.exists():
             raise PfesError(f"{self.path} has no prompt: a run leaves one when it ends")
-        arrays, metadata = _read(self.prompt)
+        arrays, about = unpack(self.prompt)
         if "prompt" not in arrays or arrays["prompt"].ndim != 2:
             raise PfesError(f"{self.prompt} does not hold a prompt")
-        try:
-            return arrays["prompt"].astype(np.float32), json.loads(metadata[PLAIN])
-        except (KeyError, ValueError):
-            raise PfesError(f"{self.prompt} does not say what it is for") from None
+        return arrays["prompt"].astype(np.float32), about
 
-    def _cut_history(self, size: int) -> None:
+    def _cut_history(self, size: int, checksum: int) -> None:
         if self.history.exists():
             os.truncate(self.history, size)
+        self._history_checksum = checksum
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file in one step: after a crash it is the old one or the new one, whole."""
+def replace_file(path: Path, content: bytes, keep: Path | None = None) -> None:
+    """Write a file in one step: after a crash it is the old one or the new one, whole.
+
+    With `keep`, the old one is not lost but goes there.
+    """
     draft = path.with_name(path.name + DRAFT)
     try:
         with draft.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        if keep is not None and path.exists():
+            path.replace(keep)
         draft.replace(path)
         directory = os.open(path.parent, os.O_RDONLY)
         try:
@@ -152,6 +212,8 @@ def replace_file(path: Path, content: bytes) -> None:
         finally:
             os.close(directory)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
         raise PfesError(f"{path} cannot be written: {error.strerror}") from None
 
 
@@ -159,19 +221,14 @@ def _read_lines(path: Path) -> list[dict[str, Any]]:
     """Return the objects of a JSONL file; none if it does not exist."""
     try:
         with path.open(encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
+            lines = [json.loads(line) for line in file]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise PfesError(f"{path} cannot be read: {error}") from None
-
-
-def _read(path: Path) -> tuple[Arrays, dict[str, str]]:
-    try:
-        with safe_open(path, framework="numpy") as file:
-            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise PfesError(f"{path} is damaged or not a safetensors file: {error}") from None
+    if not all(isinstance(line, dict) for line in lines):
+        raise PfesError(f"{path} is damaged: a line is not a JSON object")
+    return lines
 
 
 def _split(state: dict[str, Any], prefix: str = "") -> tuple[Arrays, dict[str, Any]]:
@@ -180,7 +237,7 @@ def _split(state: dict[str, Any], prefix: str = "") -> tuple[Arrays, dict[str, A
     plain: dict[str, Any] = {}
     for key, value in state.items():
         if isinstance(value, np.ndarray):
-            arrays[prefix + key] = np.asarray(value, order="C")
+            arrays[prefix + key] = value
         elif isinstance(value, dict):
             inner, plain[key] = _split(value, f"{prefix}{key}.")
             arrays |= inner

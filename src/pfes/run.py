@@ -1,5 +1,6 @@
 """From a config to a finished run, and on from where one stopped."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
+import pfes
 from pfes.assemble import fit_batches, load_run_task, loss_of, make_search, open_model, resolve
 from pfes.baselines.demonstrations import with_demonstrations
 from pfes.clock import Clock
@@ -30,6 +32,7 @@ from pfes.tasks.spec import TaskSpec
 from pfes.tasks.task import Task
 
 Event = Step | Stage | Result
+AUTHOR = "pfes"  # in a run's config: the version that wrote it
 
 
 def run(
@@ -47,8 +50,19 @@ def run(
     Runs of one model that share `tested` test what they have in common once.
     """
     get_method(config.method)
+    with folder.held() if folder is not None else contextlib.nullcontext():
+        yield from _run(config, folder, resume, model, task, {} if tested is None else tested)
+
+
+def _run(
+    config: RunConfig,
+    folder: RunFolder | None,
+    resume: bool,
+    model: LanguageModel | None,
+    task: Task | None,
+    tested: Tested,
+) -> Iterator[Event]:
     clock = Clock()
-    tested = {} if tested is None else tested
     if task is None:
         yield Stage("loading task")
         with clock.measure("data"):
@@ -64,6 +78,19 @@ def run(
     finally:
         if isinstance(opened, RayModel):
             opened.close()
+
+
+def read_config(folder: RunFolder) -> RunConfig:
+    """Return the config of a run, also one of an older version.
+
+    A stored consent to run a model's own code does not count: it must be given anew.
+    """
+    stored = folder.read_json(folder.config)
+    author = stored.pop(AUTHOR, "an older version")
+    try:
+        return make_config(**stored | {"trust_remote_code": False})
+    except (PfesError, TypeError) as error:
+        raise PfesError(f"{folder.config}, written by pfes {author}: {error}") from None
 
 
 def _run_on(
@@ -97,7 +124,7 @@ def _run_on(
 
 def _write_config(config: RunConfig, folder: RunFolder | None) -> None:
     if folder is not None:
-        folder.write_json(folder.config, config.model_dump())
+        folder.write_json(folder.config, {AUTHOR: pfes.__version__} | config.model_dump())
 
 
 def _steps(
@@ -172,7 +199,7 @@ def prepare(
     """
     if folder is None or not (resume and folder.config.exists()):
         return make_config(**settings), False
-    config = make_config(**folder.read_json(folder.config))
+    config = read_config(folder)
     given = make_config(**{"model": config.model, "task": config.task} | settings)
     place = PLACE | {"model"} if is_served(config.model) and is_served(given.model) else PLACE
     for name in settings.keys() - place:
@@ -200,7 +227,7 @@ def read_result(folder: RunFolder) -> Result | None:
         return None
     try:
         return Result(**folder.read_json(folder.result))
-    except ValidationError:
+    except (ValidationError, TypeError):
         raise PfesError(f"{folder.result} is not a result of pfes") from None
 
 

@@ -9,6 +9,7 @@ from pfes import __version__
 from pfes.cli import (
     analyze,
     evaluate,
+    export,
     listings,
     predict,
     quickstart,
@@ -46,6 +47,7 @@ app.command("quickstart")(quickstart.quickstart)
 app.command("search")(search.search)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
+app.command("export")(export.export)
 app.command("report")(report.report)
 app.add_typer(study.study, name="study")
 app.add_typer(analyze.analyze, name="analyze")

@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
-from pfes.config import make_config
 from pfes.folder import RunFolder
 
 Folder = Annotated[Path, typer.Argument(help="run folder")]
+Trust = Annotated[
+    bool, typer.Option("--trust-remote-code", help="run code that comes with the model")
+]
 
 
 def evaluate(
@@ -18,22 +20,26 @@ def evaluate(
         int | None, typer.Option(min=1, help="use only so many test examples [as in the run]")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON only")] = False,
+    trust_remote_code: Trust = False,
 ) -> None:
     """Print metric, probability P and rank R of a run's prompt on the test set."""
     from pfes.assemble import load_run_task, open_model
     from pfes.cli.progress import follow_scoring
+    from pfes.run import read_config
     from pfes.saved import SavedPrompt
-    from pfes.scoring import interval
+    from pfes.scoring import interval, score_steps
 
-    run = RunFolder(folder)
-    saved = SavedPrompt.load(run)
-    stored = run.read_json(run.config)
+    saved = SavedPrompt.load(folder)
+    config = read_config(RunFolder(folder))
+    here: dict[str, object] = {"trust_remote_code": trust_remote_code}
     if test_limit is not None:
-        stored["test_limit"] = test_limit
-    config = make_config(**stored)
+        here["test_limit"] = test_limit
+    config = config.model_copy(update=here)
     task = load_run_task(config)
     model = open_model(config, task.spec)
-    score = follow_scoring(saved.score_steps(model, task.test, ranks=True), len(task.test), as_json)
+    batch = saved.encode(model, task.test)
+    steps = score_steps(model, saved.spec, saved.prompt, batch, ranks=True)
+    score = follow_scoring(steps, len(task.test), as_json)
     low, high = interval(score)
     figures = {
         "metric": task.spec.metric,

@@ -1,20 +1,21 @@
 """`pfes predict`: use a saved prompt on texts of one's own."""
 
 import json
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from pfes.config import make_config
+from pfes.cli.evaluate import Trust
 from pfes.errors import PfesError
-from pfes.folder import RunFolder
 from pfes.tasks import Example, TaskSpec
-from pfes.tasks.data import read_file
+from pfes.tasks.data import Row, RowWriter, read_file
 
 
 def predict(
-    folder: Annotated[Path, typer.Argument(help="run folder")],
+    folder: Annotated[Path, typer.Argument(help="run folder, or an export")],
     text: Annotated[
         list[str] | None,
         typer.Option("--text", help="a text; again for more (a pair task: its texts in turn)"),
@@ -23,60 +24,133 @@ def predict(
         Path | None,
         typer.Option("--file", help="CSV, TSV, JSONL, Parquet, or .txt with a text per line"),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="CSV, TSV or JSONL file to write: the rows and their labels"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object a line")] = False,
+    trust_remote_code: Trust = False,
 ) -> None:
-    """Print the label of each text, with its probability among the labels."""
-    from pfes.assemble import open_model
-    from pfes.cli.progress import follow_scoring
-    from pfes.saved import SavedPrompt, label_probabilities
+    """Label each text, with the labels' probabilities among themselves.
 
-    run = RunFolder(folder)
-    saved = SavedPrompt.load(run)
+    Files are read and written row by row, however long they are. A row without text is left
+    without a label.
+    """
+    from pfes.classifier import Classifier
+    from pfes.cli.progress import counting
+    from pfes.saved import SavedPrompt
+
     if (text is None) == (file is None):
         raise PfesError("give either --text or --file")
-    examples = _from_texts(saved.spec, text) if text else _from_file(saved.spec, file)  # type: ignore[arg-type]
-    model = open_model(make_config(**run.read_json(run.config)), saved.spec)
-    score = follow_scoring(saved.score_steps(model, examples), len(examples), as_json)
-    for example, row in zip(examples, label_probabilities(score.logprobs), strict=True):
-        best = int(row.argmax())
-        label = saved.spec.labels[best]
-        if as_json:
-            spread = dict(zip(saved.spec.labels, row.tolist(), strict=True))
-            print(json.dumps({"label": label, "probabilities": spread, **example.fields}))
-        else:
-            words = saved.spec.verbalizers[label]
-            print(f"{label}\t{words}\t{row[best]:.3f}\t{' | '.join(example.fields.values())}")
+    spec = SavedPrompt.load(folder).spec
+    rows = _from_texts(spec, text) if text else read_texts(spec, file)  # type: ignore[arg-type]
+    first = next(rows, None)
+    if first is None:
+        raise PfesError(f"--file {file}: no texts in it")
+    writer = None if out is None else RowWriter(out)
+    classifier = Classifier.from_run(folder, trust_remote_code=trust_remote_code)
+    unlabelled = 0
+    with counting("texts", quiet=as_json and out is None) as count:
+        for row, example, probabilities in _labelled(classifier, _chain(first, rows)):
+            unlabelled += probabilities is None
+            if writer is not None:
+                writer.write(_as_row(spec, row, probabilities, nested=writer.nested))
+            else:
+                _print(spec, example, probabilities, as_json)
+            count()
+    if writer is not None:
+        writer.close()
+    if unlabelled:
+        typer.echo(f"{unlabelled} rows have no text, and no label", err=True)
 
 
-def _from_texts(spec: TaskSpec, texts: list[str]) -> list[Example]:
+Labelled = tuple[Row, Example, list[float] | None]
+
+
+def _labelled(classifier: Any, rows: Iterator[tuple[Row, Example]]) -> Iterator[Labelled]:
+    from pfes.classifier import CHUNK
+
+    while chunk := list(islice(rows, CHUNK)):
+        full = [example for _, example in chunk if not _empty(example)]
+        found = iter(classifier.probabilities(full).tolist() if full else [])
+        for row, example in chunk:
+            yield row, example, None if _empty(example) else next(found)
+
+
+def _empty(example: Example) -> bool:
+    return not any(value.strip() for value in example.fields.values())
+
+
+def _best(spec: TaskSpec, probabilities: list[float]) -> str:
+    return spec.labels[max(range(len(probabilities)), key=probabilities.__getitem__)]
+
+
+def _as_row(spec: TaskSpec, row: Row, probabilities: list[float] | None, nested: bool) -> Row:
+    """Return a row of the file with its label; probabilities are columns, or an object in JSONL."""
+    values: list[float | None] = [None] * len(spec.labels)
+    if probabilities is not None:
+        values = [*probabilities]
+    label = None if probabilities is None else _best(spec, probabilities)
+    if nested:
+        spread = dict(zip(spec.labels, values, strict=True))
+        return row | {"predicted": label, "probabilities": spread}
+    columns = {f"p_{name}": value for name, value in zip(spec.labels, values, strict=True)}
+    return row | {"predicted": label, **columns}
+
+
+def _print(
+    spec: TaskSpec, example: Example, probabilities: list[float] | None, as_json: bool
+) -> None:
+    if probabilities is None:
+        label, words, best = None, "", 0.0
+    else:
+        label = _best(spec, probabilities)
+        words, best = spec.verbalizers[label], max(probabilities)
+    if as_json:
+        spread = dict(zip(spec.labels, probabilities or [], strict=False))
+        print(json.dumps({"label": label, "probabilities": spread, **example.fields}))
+    else:
+        print(f"{label}\t{words}\t{best:.3f}\t{' | '.join(example.fields.values())}")
+
+
+def _chain(first: tuple[Row, Example], rest: Iterator[tuple[Row, Example]]) -> Iterator[Any]:
+    yield first
+    yield from rest
+
+
+def _from_texts(spec: TaskSpec, texts: list[str]) -> Iterator[tuple[Row, Example]]:
     names = spec.fields
     if len(texts) % len(names):
         raise PfesError(f"--text: this task takes {len(names)} texts each: {', '.join(names)}")
-    groups = (texts[i : i + len(names)] for i in range(0, len(texts), len(names)))
-    return [_example(spec, dict(zip(names, group, strict=True)), "--text") for group in groups]
+    for start in range(0, len(texts), len(names)):
+        row = dict(zip(names, texts[start : start + len(names)], strict=True))
+        example = _example(spec, row, "--text")
+        if _empty(example):
+            raise PfesError("--text: empty text")
+        yield row, example
 
 
-def _from_file(spec: TaskSpec, path: Path) -> list[Example]:
-    if path.suffix == ".txt":
-        if len(spec.fields) != 1:
-            raise PfesError(f"--file: a .txt file has one text a line, not {len(spec.fields)}")
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise PfesError(f"--file {path}: {error}") from None
-        rows = [{spec.fields[0]: line} for line in lines]
-    else:
-        rows = list(read_file(path))
-    if not rows:
-        raise PfesError(f"--file {path}: no texts in it")
-    return [_example(spec, row, f"--file {path}, row {i}") for i, row in enumerate(rows, start=1)]
+def read_texts(spec: TaskSpec, path: Path) -> Iterator[tuple[Row, Example]]:
+    """Yield the rows of a file with their texts."""
+    rows = _read_lines(spec, path) if path.suffix == ".txt" else read_file(path)
+    for number, row in enumerate(rows, start=1):
+        yield row, _example(spec, row, f"--file {path}, row {number}")
 
 
-def _example(spec: TaskSpec, row: dict[str, str], place: str) -> Example:
+def _read_lines(spec: TaskSpec, path: Path) -> Iterator[Row]:
+    if len(spec.fields) != 1:
+        raise PfesError(f"--file: a .txt file has one text a line, not {len(spec.fields)}")
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            for line in file:
+                yield {spec.fields[0]: line.rstrip("\r\n")}
+    except (OSError, UnicodeDecodeError) as error:
+        raise PfesError(f"--file {path}: {error}") from None
+
+
+def _example(spec: TaskSpec, row: Row, place: str) -> Example:
     missing = [name for name in spec.fields if row.get(name) is None]
     if missing:
         raise PfesError(f"{place}: no {missing[0]!r}; its columns are {', '.join(map(str, row))}")
     fields = {name: str(row[name]) for name in spec.fields}
-    if not any(value.strip() for value in fields.values()):
-        raise PfesError(f"{place}: empty text")
     return Example(fields, label=0)  # the label of a text to predict is not read

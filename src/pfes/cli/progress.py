@@ -2,8 +2,8 @@
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Protocol
 
 from rich.console import Console
@@ -139,6 +139,29 @@ class _Live:
             if not known:
                 self.progress.remove_task(bar)
             self.current = None
+
+
+@contextmanager
+def counting(what: str, quiet: bool = False) -> Iterator[Callable[[], None]]:
+    """Show how many there are so far, of a number that is not known: one call each."""
+    done, began, last = 0, time.monotonic(), time.monotonic()
+    live = None if quiet or not sys.stderr.isatty() else Console(stderr=True)
+    with live.status(what) if live else nullcontext() as status:
+
+        def count() -> None:
+            nonlocal done, last
+            done += 1
+            now = time.monotonic()
+            if quiet or now - last < (0.5 if status else BETWEEN):
+                return
+            last = now
+            line = f"{done} {what}, {done / (now - began):.1f} a second"
+            if status:
+                status.update(line)
+            else:
+                print(line, file=sys.stderr, flush=True)
+
+        yield count
 
 
 def _figures(step: Step) -> str:

@@ -1,12 +1,10 @@
 """`pfes search`: find a prompt for a model and a task."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 
 from pfes.cli.options import with_settings
 from pfes.cli.tables import show_profile, show_result
@@ -14,6 +12,7 @@ from pfes.config import RunConfig
 from pfes.errors import PfesError
 from pfes.folder import RunFolder
 from pfes.result import Result
+from pfes.yaml_file import read_yaml
 
 INTERRUPTED = 130  # the shell's code for a program stopped by Ctrl-C
 
@@ -102,11 +101,9 @@ def _draw(folder: RunFolder) -> None:
 
 
 def _read_settings(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        content = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise PfesError(f"--config {path}: {' '.join(str(error).split())}") from None
+    content = read_yaml(path, "--config")  # JSON is YAML, too
     if not isinstance(content, dict):
         raise PfesError(f"--config {path}: not a mapping of settings")
+    if content.get("trust_remote_code"):
+        raise PfesError(f"--config {path}: --trust-remote-code is given on the command line alone")
     return content

@@ -44,9 +44,12 @@ def run_study(
     ] = "serial",
     threads: Annotated[int, typer.Option(min=1, help="CPU threads of a run on Ray")] = 1,
     gpus_per_worker: Annotated[float, typer.Option(min=0, help="GPUs of a run on Ray")] = 0.0,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="run code that comes with a model")
+    ] = False,
 ) -> None:
     """Carry out what is not finished; stop it at any time, and run it again to go on."""
-    spec, plan = _plan(file, model, tasks, seeds, budget, data_dir)
+    spec, plan = _plan(file, model, tasks, seeds, budget, data_dir, trust_remote_code)
     if engine == "serial":
         events = carry_out_here(plan, out, jobs)
     else:
@@ -114,6 +117,7 @@ def _plan(
     seeds: str | None,
     budget: int | None,
     data_dir: str | None,
+    trust_remote_code: bool = False,
 ) -> tuple[Any, Any]:
     from pfes.studies import plan_runs, read_study
 
@@ -129,7 +133,7 @@ def _plan(
         except ValueError:
             raise PfesError(f"--seeds {seeds}: whole numbers, with commas between") from None
     spec = spec.model_copy(update=changes)
-    given = {"budget": budget, "data_dir": data_dir}
+    given = {"budget": budget, "data_dir": data_dir, "trust_remote_code": trust_remote_code or None}
     overrides = {name: value for name, value in given.items() if value is not None}
     return spec, plan_runs(spec, overrides)
 

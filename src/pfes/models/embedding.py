@@ -27,6 +27,12 @@ def load_embedding(name: str, trust_remote_code: bool = False) -> Floats:
     return embedding
 
 
+def find_embedding(name: str, trust_remote_code: bool = False) -> tuple[str, float]:
+    """Return the name of the embedding's tensor in a model's files, and what it is scaled by."""
+    wanted, scale = _tensor_name(name, trust_remote_code)
+    return _find(model_source(name), wanted)[1], scale
+
+
 def _tensor_name(name: str, trust_remote_code: bool) -> tuple[str, float]:
     """Return what the tensor is called and scaled by, from the architecture without weights."""
     import torch

@@ -69,11 +69,7 @@ def _logits(
         # a masked model's prompt goes behind its first special token, a causal model's in front
         front = torch.full_like(sizes, 1 if family == "masked" else 0)
         where = answers + length * (answers >= front)
-    # each place of a row takes the text before the prompt, the prompt, or the text behind it
-    place = torch.arange(length + longest).expand(len(batch), -1)
-    behind = place >= (front + length)[:, None]
-    within = (place >= front[:, None]) & ~behind
-    source = torch.where(within, longest + place - front[:, None], place - length * behind.long())
+    source, mask = place_prompt(sizes, front, length, longest)
     text = module.get_input_embeddings()(ids.to(device))  # (rows, longest, width)
     both = torch.cat([text, prompts], dim=1)
     rows = torch.arange(len(batch), device=device)
@@ -81,7 +77,23 @@ def _logits(
     with read_at(module, spots, list(parts)) as finish:
         output = module(
             inputs_embeds=both[rows[:, None], source.to(device)],
-            attention_mask=(place < (sizes + length)[:, None]).long().to(device),
+            attention_mask=mask.long().to(device),
             **({"use_cache": False} if family == "causal" else {}),
         )
         return finish(output.logits)[:, 0]
+
+
+def place_prompt(
+    sizes: torch.Tensor, front: torch.Tensor, length: int, longest: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Lay out rows of `sizes` tokens with a prompt behind the first `front` tokens of each.
+
+    Return where each place of a row comes from, in a row of `longest` text tokens and the prompt
+    behind them, and which places are not padding; both `(rows, length + longest)`.
+    """
+    # each place of a row takes the text before the prompt, the prompt, or the text behind it
+    place = torch.arange(length + longest, device=sizes.device).expand(len(sizes), -1)
+    behind = place >= (front + length)[:, None]
+    within = (place >= front[:, None]) & ~behind
+    source = torch.where(within, longest + place - front[:, None], place - length * behind.long())
+    return source, place < (sizes + length)[:, None]

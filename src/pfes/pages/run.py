@@ -65,7 +65,7 @@ NEAREST = (
 
 def _in_words(folder: RunFolder) -> list[dict[str, Any]]:
     """Return a run's answers, each label with its verbalizer, if that says more."""
-    words = SavedPrompt.load(folder).spec.verbalizers
+    words = SavedPrompt.load(folder.path).spec.verbalizers
     names = {str(k): str(k) if str(k) == word else f"{k}: {word}" for k, word in words.items()}
     answers = folder.read_answers()
     for answer in answers:

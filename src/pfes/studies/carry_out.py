@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pfes.assemble import open_model
-from pfes.config import RunConfig, make_config
+from pfes.config import RunConfig
 from pfes.errors import PfesError
 from pfes.finish import Tested
+from pfes.folder import RunFolder
 from pfes.models.base import LanguageModel
 from pfes.result import Result
-from pfes.run import Event, run
+from pfes.run import Event, read_config, run
 from pfes.studies.plan import PlannedRun
 from pfes.studies.store import open_store
 from pfes.tasks.spec import read_spec
@@ -48,12 +49,17 @@ def carry_out(
             folder = store.open(planned.folder)
             begun = folder.config.exists()
             # a run that was begun has its config resolved: it must go on with the same one
-            config = make_config(**folder.read_json(folder.config)) if begun else planned.config
+            config = _begun(folder, planned) if begun else planned.config
             for event in run(config, folder, resume=begun, model=model, tested=tested):
                 store.keep(folder, now=isinstance(event, Result))
                 yield RunEvent(number, event)
         except PfesError as error:
             yield RunEvent(number, error)
+
+
+def _begun(folder: RunFolder, planned: PlannedRun) -> RunConfig:
+    trusted = {"trust_remote_code": planned.config.trust_remote_code}
+    return read_config(folder).model_copy(update=trusted)
 
 
 def _open(config: RunConfig) -> LanguageModel:

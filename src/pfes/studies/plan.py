@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pfes.config import BETA, PLACE, RunConfig, make_config
 from pfes.errors import PfesError
 from pfes.methods import get_method
-from pfes.tasks.spec import one_line, validation_message
+from pfes.tasks.spec import validation_message
+from pfes.yaml_file import read_yaml
 
 CHOICES = {"model", "task", "method"}  # what an entry of `where` chooses runs by
 
@@ -101,13 +101,7 @@ class PlannedRun:
 def read_study(path: str | Path) -> StudySpec:
     """Read a study's YAML file."""
     try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise PfesError(f"study file {path} does not exist") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise PfesError(f"study file {path} cannot be read: {one_line(error)}") from None
-    try:
-        return StudySpec.model_validate(content)
+        return StudySpec.model_validate(read_yaml(Path(path), "study file"))
     except ValidationError as error:
         raise PfesError(f"study file {path}: {validation_message(error)}") from None
 
@@ -123,6 +117,8 @@ def plan_runs(spec: StudySpec, overrides: dict[str, Any]) -> list[PlannedRun]:
             for task in spec.tasks:
                 for row in spec.rows:
                     settings = spec.settings(row, model, task) | {"seed": seed}
+                    if settings.get("trust_remote_code"):
+                        raise PfesError("--trust-remote-code is given on the command line alone")
                     config = _with_beta(make_config(**settings | overrides))
                     runs.append(PlannedRun(row_label(row), config, config_key(config)))
     return runs

@@ -3,7 +3,8 @@
 import csv
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from pfes.errors import PfesError
 from pfes.tasks.spec import DatasetSpec, one_line
 
 Row = dict[str, Any]
+Rows = Callable[[], Iterator[Row]]  # from the first on, each time it is called
 HUB_TIMEOUT = 20.0  # seconds; the Hub's own client would retry for half a minute
 SUFFIXES = (".jsonl", ".csv", ".tsv", ".parquet")
+WRITTEN = (".jsonl", ".csv", ".tsv")
 
 
 def read_file(path: Path) -> Iterator[Row]:
@@ -30,6 +33,47 @@ def read_file(path: Path) -> Iterator[Row]:
             yield from _read_table(path, "\t" if path.suffix == ".tsv" else ",")
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise PfesError(f"data file {path} cannot be read: {one_line(error)}") from None
+
+
+class RowWriter:
+    """Writes rows to a CSV, TSV or JSONL file, which appears under its name when complete."""
+
+    def __init__(self, path: Path) -> None:
+        if path.suffix not in WRITTEN:
+            raise PfesError(f"--out {path} must end in one of {', '.join(WRITTEN)}")
+        self.path = path
+        self.nested = path.suffix == ".jsonl"
+        self._draft = path.with_name(path.name + ".tmp")
+        self._table: csv.DictWriter[str] | None = None
+        try:
+            self._file = self._draft.open("w", encoding="utf-8", newline="")
+        except OSError as error:
+            raise PfesError(f"--out {path}: {error.strerror}") from None
+
+    def write(self, row: Row) -> None:
+        """Add a row; the first one's columns are the file's."""
+        try:
+            if self.nested:
+                self._file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+                return
+            if self._table is None:
+                delimiter = "\t" if self.path.suffix == ".tsv" else ","
+                columns = [str(name) for name in row]
+                self._table = csv.DictWriter(
+                    self._file, columns, delimiter=delimiter, extrasaction="ignore"
+                )
+                self._table.writeheader()
+            self._table.writerow(row)
+        except OSError as error:
+            raise PfesError(f"--out {self.path}: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Complete the file."""
+        try:
+            self._file.close()
+            self._draft.replace(self.path)
+        except OSError as error:
+            raise PfesError(f"--out {self.path}: {error.strerror}") from None
 
 
 def _read_table(path: Path, delimiter: str) -> Iterator[Row]:
@@ -103,24 +147,21 @@ def read_hub(dataset: DatasetSpec, split: str) -> Iterator[Row]:
 
 def read_splits(
     name: str, dataset: DatasetSpec, base: Path, data_dir: Path | None
-) -> tuple[Iterator[Row], Iterator[Row] | None]:
-    """Return training rows and, where the data set has them, test rows."""
+) -> tuple[Rows, Rows | None]:
+    """Return how to read training rows and, where the data set has them, test rows."""
     if dataset.file is not None:
-        test = None if dataset.test_file is None else read_file(base / dataset.test_file)
-        return read_file(base / dataset.file), test
+        test = None if dataset.test_file is None else partial(read_file, base / dataset.test_file)
+        return partial(read_file, base / dataset.file), test
     if dataset.embedded is not None:
         from pfes.tasks.embedded import embedded_data
 
-        return read_file(embedded_data(dataset.embedded)), None
+        return partial(read_file, embedded_data(dataset.embedded)), None
+    read: Callable[[str], Iterator[Row]] = partial(read_hub, dataset)
     if data_dir is not None:
         folder = data_dir / name
         if not folder.is_dir():
             raise PfesError(f"--data-dir: {folder} does not exist")
-        return (
-            read_folder(folder, dataset.train),
-            None if dataset.test is None else read_folder(folder, dataset.test),
-        )
-    return (
-        read_hub(dataset, dataset.train),
-        None if dataset.test is None else read_hub(dataset, dataset.test),
+        read = partial(read_folder, folder)
+    return partial(read, dataset.train), None if dataset.test is None else partial(
+        read, dataset.test
     )

@@ -4,10 +4,10 @@ from pathlib import Path
 from string import Formatter
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from pfes.errors import PfesError
+from pfes.yaml_file import read_yaml
 
 Family = Literal["masked", "causal"]
 MetricName = Literal["accuracy", "f1", "matthews"]
@@ -136,13 +136,7 @@ def read_spec(name: str | Path) -> tuple[TaskSpec, Path]:
             f"unknown task {str(name)!r}: give a YAML file or one of {', '.join(builtin_tasks())}"
         )
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise PfesError(f"task file {path} does not exist") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise PfesError(f"task file {path} cannot be read: {one_line(error)}") from None
-    try:
-        return TaskSpec.model_validate(content), path.parent
+        return TaskSpec.model_validate(read_yaml(path, "task file")), path.parent
     except ValidationError as error:
         raise PfesError(f"task file {path}: {validation_message(error)}") from None
 

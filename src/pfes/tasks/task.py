@@ -1,18 +1,20 @@
 """A task with its examples: what `load_task` returns."""
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pfes.errors import PfesError
 from pfes.seeds import stream
-from pfes.tasks.data import Row, read_splits
+from pfes.tasks.data import Rows, read_splits
 from pfes.tasks.spec import TaskSpec, label_key, read_spec
 
-T = TypeVar("T")
+Places: TypeAlias = NDArray[np.int64]
 
 DEFAULT_SHOTS = 16  # per class, as in the paper
 FIXED_SEED = 0  # the held-out part and its order are the same for every run seed
@@ -57,25 +59,31 @@ def load_task(
     spec, base = read_spec(name)
     folder = None if data_dir is None else Path(data_dir)
     train_rows, test_rows = read_splits(spec.name, spec.dataset, base, folder)
-    pool = _examples(spec, train_rows, "training data")
+    training = _Split(spec, train_rows, "training data")
     if test_rows is None:
-        pool, test = _hold_out(pool, spec.dataset.holdout)
+        pool, held_out = _hold_out(len(training), spec.dataset.holdout)
+        testing = training
     else:
-        test = _examples(spec, test_rows, "test data")
-    if not test:
+        testing = _Split(spec, test_rows, "test data")
+        pool, held_out = np.arange(len(training)), np.arange(len(testing))
+    if not len(held_out):
         raise PfesError(f"task {spec.name!r}: the test data has no examples")
-    train, validation = few_shot(spec, pool, shots, seed)
-    if test_limit is not None and test_limit < len(test):
-        order = stream(FIXED_SEED, "test-limit").permutation(len(test))[:test_limit]
-        test = [test[i] for i in np.sort(order)]
-    return Task(spec, tuple(train), tuple(validation), tuple(test), shots, seed)
+    train, validation = few_shot(spec, training.labels[pool], shots, seed)
+    if test_limit is not None and test_limit < len(held_out):
+        order = stream(FIXED_SEED, "test-limit").permutation(len(held_out))[:test_limit]
+        held_out = held_out[np.sort(order)]
+    parts = [pool[train], pool[validation]]
+    if testing is training:
+        own, others, test = training.take(*parts, held_out)
+    else:
+        own, others = training.take(*parts)
+        (test,) = testing.take(held_out)
+    return Task(spec, own, others, test, shots, seed)
 
 
-def few_shot(
-    spec: TaskSpec, pool: list[Example], shots: int, seed: int
-) -> tuple[list[Example], list[Example]]:
-    """Draw `shots` training and `shots` other validation examples of each class."""
-    classes = [[example for example in pool if example.label == i] for i in range(len(spec.labels))]
+def few_shot(spec: TaskSpec, labels: Places, shots: int, seed: int) -> tuple[Places, Places]:
+    """Draw `shots` training and `shots` other validation examples of each class, as places."""
+    classes = [np.flatnonzero(labels == i) for i in range(len(spec.labels))]
     scarcest = min(range(len(classes)), key=lambda i: len(classes[i]))
     count = len(classes[scarcest])
     if count < 2 * shots:
@@ -85,43 +93,62 @@ def few_shot(
             + (f"use --shots {count // 2} or add data" if count > 1 else "add data")
         )
     rng = stream(seed, "few-shot")
-    train: list[Example] = []
-    validation: list[Example] = []
+    train, validation = [], []
     for members in classes:
-        order = rng.permutation(len(members))
-        train += [members[i] for i in order[:shots]]
-        validation += [members[i] for i in order[shots : 2 * shots]]
-    return train, validation
+        drawn = members[rng.permutation(len(members))[: 2 * shots]]
+        train.append(drawn[:shots])
+        validation.append(drawn[shots:])
+    return np.concatenate(train), np.concatenate(validation)
 
 
-def _examples(spec: TaskSpec, rows: Iterable[Row], source: str) -> list[Example]:
-    index = {label: i for i, label in enumerate(spec.labels)}
-    examples = []
-    for number, row in enumerate(rows, start=1):
-        if any(label_key(row.get(column, "")) != v for column, v in spec.dataset.where.items()):
-            continue
-        place = f"task {spec.name!r}, {source}, row {number}"
-        fields = {}
-        for column in (*spec.fields, spec.label):
-            if row.get(column) is None:
-                raise PfesError(
-                    f"{place}: no {column!r}; its columns are "
-                    f"{', '.join(str(key) for key in row if key is not None)}"
-                )
-        fields = {column: str(row[column]) for column in spec.fields}
-        if not any(text.strip() for text in fields.values()):
-            raise PfesError(f"{place}: empty text in {', '.join(spec.fields)}")
-        label = label_key(row[spec.label])
-        if label not in index:
+class _Split:
+    """The rows of a split, read twice: for the labels of all, then for the few that are needed."""
+
+    def __init__(self, spec: TaskSpec, rows: Rows, source: str) -> None:
+        self._spec, self._rows, self._source = spec, rows, source
+        self._index = {label: i for i, label in enumerate(spec.labels)}
+        labels = array("i", (example.label for example in self._examples()))
+        self.labels = np.array(labels, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, *parts: Places) -> list[tuple[Example, ...]]:
+        """Return the examples at places, for each list of places in its order."""
+        wanted = set(np.concatenate(parts).tolist())
+        found = {i: example for i, example in enumerate(self._examples()) if i in wanted}
+        try:
+            return [tuple(found[i] for i in part.tolist()) for part in parts]
+        except KeyError:
             raise PfesError(
-                f"{place}: label {label!r} has no word; "
-                f"verbalizers has words for {', '.join(spec.labels)}"
-            )
-        examples.append(Example(fields, index[label]))
-    return examples
+                f"task {self._spec.name!r}, {self._source}: it changed while it was read"
+            ) from None
+
+    def _examples(self) -> Iterator[Example]:
+        spec = self._spec
+        for number, row in enumerate(self._rows(), start=1):
+            if any(label_key(row.get(column, "")) != v for column, v in spec.dataset.where.items()):
+                continue
+            place = f"task {spec.name!r}, {self._source}, row {number}"
+            for column in (*spec.fields, spec.label):
+                if row.get(column) is None:
+                    raise PfesError(
+                        f"{place}: no {column!r}; its columns are "
+                        f"{', '.join(str(key) for key in row if key is not None)}"
+                    )
+            fields = {column: str(row[column]) for column in spec.fields}
+            if not any(text.strip() for text in fields.values()):
+                raise PfesError(f"{place}: empty text in {', '.join(spec.fields)}")
+            label = label_key(row[spec.label])
+            if label not in self._index:
+                raise PfesError(
+                    f"{place}: label {label!r} has no word; "
+                    f"verbalizers has words for {', '.join(spec.labels)}"
+                )
+            yield Example(fields, self._index[label])
 
 
-def _hold_out(pool: list[T], part: float) -> tuple[list[T], list[T]]:
-    order = stream(FIXED_SEED, "hold-out").permutation(len(pool))
-    count = round(part * len(pool))
-    return [pool[i] for i in np.sort(order[count:])], [pool[i] for i in np.sort(order[:count])]
+def _hold_out(count: int, part: float) -> tuple[Places, Places]:
+    order = stream(FIXED_SEED, "hold-out").permutation(count)
+    held_out = round(part * count)
+    return np.sort(order[held_out:]), np.sort(order[:held_out])

@@ -1,0 +1,112 @@
+"""The files of an export: the prompt, what a program needs to load it, and a card."""
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from pfes.config import PLACE
+from pfes.errors import PfesError
+from pfes.exports.card import card
+from pfes.folder import replace_file
+from pfes.models.embedded import MODELS
+from pfes.models.embedding import find_embedding
+from pfes.models.load import load_config, load_tokenizer, model_family, model_source
+from pfes.models.served import is_served
+from pfes.saved import ADAPTER, ADAPTER_KEY, SavedPrompt
+from pfes.tasks.batch import verbalizer_tokens
+from pfes.tasks.spec import Family
+from pfes.tensors import pack
+
+Format = Literal["peft", "safetensors", "vllm"]
+PROMPT = "prompt.safetensors"
+
+
+def export(run: Path, kind: Format, out: Path, trust_remote_code: bool = False) -> list[Path]:
+    """Write a run's prompt for other programs; return the files."""
+    saved = SavedPrompt.load(run)
+    if not len(saved.prompt):
+        raise PfesError(f"{run} has no prompt to export: {saved.config.method} searches none")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise PfesError(f"--out {out} is not an empty folder")
+    base = _base(saved)
+    config = load_config(base, trust_remote_code)
+    family = model_family(config)
+    _check(saved, kind, family)
+    words = verbalizer_tokens(saved.spec, load_tokenizer(base, trust_remote_code))
+    settings = saved.config.model_dump(exclude=set(PLACE), exclude_defaults=True)
+    about: dict[str, Any] = {
+        "model": saved.config.model,
+        "placement": saved.placement,
+        "task": saved.spec.model_dump(),
+        "config": settings,
+        "figures": saved.figures,
+    }
+    texts = {"README.md": card(saved, kind, family, _address(base), words)}
+    prompt = np.ascontiguousarray(saved.prompt)
+    if kind == "peft":
+        texts["adapter_config.json"] = _adapter_config(saved, config, _address(base))
+        tensors = {ADAPTER: pack({ADAPTER_KEY: prompt}, about)}
+    else:
+        if kind == "vllm":
+            tensor, scale = find_embedding(base, trust_remote_code)
+            about["embedding"] = {"tensor": tensor, "scale": scale}
+            texts["client.py"] = files("pfes.exports").joinpath("vllm_client.py").read_text("utf-8")
+        tensors = {PROMPT: pack({"prompt": prompt}, about)}
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PfesError(f"--out {out}: {error.strerror}") from None
+    contents = {name: text.encode() for name, text in texts.items()} | tensors
+    for name, content in contents.items():
+        replace_file(out / name, content)
+    return [out / name for name in contents]
+
+
+def _check(saved: SavedPrompt, kind: Format, family: Family) -> None:
+    """Refuse what the target cannot hold, with the reason."""
+    if family == "masked" and kind == "peft":
+        raise PfesError(
+            "--format peft: PEFT has no prompt tuning for masked language models and would ignore "
+            "the prompt without a word; use --format safetensors"
+        )
+    if family == "masked" and kind == "vllm":
+        raise PfesError("--format vllm: vLLM's completions serve causal models, not masked ones")
+    if saved.placement == "suffix" and kind == "peft":
+        raise PfesError(
+            "--format peft: PEFT puts a prompt in front of the text, and this one was found behind "
+            "it (--placement suffix); use --format safetensors or vllm"
+        )
+
+
+def _base(saved: SavedPrompt) -> str:
+    """Return the name of the model itself, also where a server has it."""
+    if is_served(saved.config.model):
+        return str(saved.config.tokenizer)
+    return saved.config.model
+
+
+def _address(base: str) -> str:
+    """Return what transformers loads the model by: a folder in full, or a Hub name."""
+    if base in MODELS or Path(base).is_dir():
+        return str(Path(model_source(base)).absolute())
+    return base
+
+
+def _adapter_config(saved: SavedPrompt, config: Any, base: str) -> str:
+    length, width = saved.prompt.shape
+    content = {
+        "peft_type": "PROMPT_TUNING",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base,
+        "inference_mode": True,
+        "num_virtual_tokens": length,
+        "token_dim": width,
+        "num_transformer_submodules": 1,
+        "num_attention_heads": config.num_attention_heads,
+        "num_layers": config.num_hidden_layers,
+        "prompt_tuning_init": "RANDOM",
+    }
+    return json.dumps(content, indent=2) + "\n"

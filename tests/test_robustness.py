@@ -1,0 +1,365 @@
+"""What goes wrong on real machines: damaged files, full disks, two processes, strange data."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pfes
+from pfes.config import make_config
+from pfes.errors import PfesError
+from pfes.folder import RunFolder
+from pfes.loop import Step
+from pfes.models.base import Floats
+from pfes.result import Result
+from pfes.run import Event, read_config, run
+from pfes.saved import SavedPrompt
+from pfes.tasks import load_task
+from pfes.tasks.batch import Batch
+from tests.stand_in import StandIn
+
+SMALL = {
+    "budget": 60, "population": 6, "shots": 4, "prompt_length": 2, "eval_every": 12,
+    "test_limit": 12, "sigma0": 0.3,
+}  # fmt: skip
+COMMAND = [sys.executable, "-c", "from pfes.cli import main; main()"]
+
+
+def begin(task_file: Path, out: Path, model: Any = None, resume: bool = False) -> Iterator[Event]:
+    config = make_config(model="stand-in", task=str(task_file), **SMALL)
+    folder = RunFolder(out)
+    if not resume:
+        folder.create()
+    return run(config, folder, resume=resume, model=model or StandIn())
+
+
+def cut_off(task_file: Path, out: Path, steps: int = 6) -> RunFolder:
+    """Leave a run in the middle."""
+    events = begin(task_file, out)
+    for event in events:
+        steps -= isinstance(event, Step)
+        if not steps:
+            break
+    events.close()  # type: ignore[attr-defined]
+    return RunFolder(out)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def flip_last(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def flip_first(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[40] ^= 1
+    path.write_bytes(bytes(content))
+
+
+DAMAGES = [truncate, empty, flip_last, flip_first]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(
+    task_file: Path, tmp_path: Path, damage: Callable[[Path], None], caplog
+) -> None:
+    list(begin(task_file, tmp_path / "whole"))
+    folder = cut_off(task_file, tmp_path / "cut")
+    damage(folder.checkpoint)
+    list(begin(task_file, tmp_path / "cut", resume=True))
+    assert "going on from the checkpoint before" in caplog.text
+    assert folder.prompt.read_bytes() == RunFolder(tmp_path / "whole").prompt.read_bytes()
+    histories = [RunFolder(tmp_path / name).read_history() for name in ("whole", "cut")]
+    whole, cut = ([line | {"seconds": None} for line in history] for history in histories)
+    assert cut == whole
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_two_damaged_checkpoints_are_named(
+    task_file: Path, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    folder = cut_off(task_file, tmp_path / "cut")
+    before = folder.history.read_bytes()
+    damage(folder.checkpoint)
+    damage(folder.previous)
+    with pytest.raises(PfesError, match="checkpoint.safetensors"):
+        list(begin(task_file, tmp_path / "cut", resume=True))
+    assert folder.history.read_bytes() == before
+
+
+def test_a_history_that_lost_its_end_goes_on_one_step_before(
+    task_file: Path, tmp_path: Path
+) -> None:
+    list(begin(task_file, tmp_path / "whole"))
+    folder = cut_off(task_file, tmp_path / "cut")
+    truncate(folder.history)
+    list(begin(task_file, tmp_path / "cut", resume=True))
+    assert folder.prompt.read_bytes() == RunFolder(tmp_path / "whole").prompt.read_bytes()
+
+
+@pytest.mark.parametrize("damage", [empty, flip_first])
+def test_a_damaged_history_is_named(
+    task_file: Path, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    folder = cut_off(task_file, tmp_path / "cut")
+    damage(folder.history)
+    with pytest.raises(PfesError, match=r"history\.jsonl is damaged"):
+        list(begin(task_file, tmp_path / "cut", resume=True))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_prompt_is_named(
+    task_file: Path, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    list(begin(task_file, tmp_path / "run"))
+    damage(tmp_path / "run" / "prompt.safetensors")
+    with pytest.raises(PfesError, match="prompt.safetensors"):
+        SavedPrompt.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize("damage", [truncate, empty])
+@pytest.mark.parametrize("name", ["config.json", "result.json"])
+def test_a_damaged_json_file_is_named(
+    task_file: Path, tmp_path: Path, name: str, damage: Callable[[Path], None]
+) -> None:
+    list(begin(task_file, tmp_path / "run"))
+    damage(tmp_path / "run" / name)
+    with pytest.raises(PfesError, match=name):
+        SavedPrompt.load(tmp_path / "run")
+
+
+def test_a_config_of_another_version(task_file: Path, tmp_path: Path) -> None:
+    """An older one lacks settings, which then have their defaults; a newer one has others."""
+    folder = cut_off(task_file, tmp_path / "cut")
+    stored = folder.read_json(folder.config)
+    assert stored.pop("pfes") == pfes.__version__
+    wanted = read_config(folder)
+    for name in ("engine", "workers", "patience", "early_rejection"):
+        del stored[name]
+    folder.write_json(folder.config, stored)
+    assert read_config(folder) == wanted
+    folder.write_json(folder.config, stored | {"pfes": "9.1", "warp": 3})
+    with pytest.raises(PfesError, match=r"config\.json, written by pfes 9\.1: --warp"):
+        read_config(folder)
+
+
+def start(folder: Path, task_file: Path, out: Path, **changes: Any) -> list[str]:
+    options = {"model": folder, "task": task_file, "out": out} | SMALL | changes
+    flags = [(f"--{name.replace('_', '-')}", str(value)) for name, value in options.items()]
+    return [*COMMAND, "search", *(part for pair in flags for part in pair)]
+
+
+def test_a_full_disk_leaves_a_run_that_goes_on(
+    folders: Callable[[str], Path], task_file: Path, tmp_path: Path
+) -> None:
+    """The history reaches the largest size that the system lets a file have."""
+    whole = subprocess.run(start(folders("bert"), task_file, tmp_path / "whole"), timeout=120)
+    assert whole.returncode == 0
+    size = (tmp_path / "whole" / "checkpoint.safetensors").stat().st_size
+    lines = (tmp_path / "whole" / "history.jsonl").stat().st_size
+    limit = max(size, lines // 2) + 200
+    assert size < limit < lines, "the history must be what outgrows the limit"
+    code = (
+        "import resource, signal\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
+        "from pfes.cli import main; main()"
+    )
+    command = start(folders("bert"), task_file, tmp_path / "run")
+    full = [sys.executable, "-c", code, *command[3:]]
+    done = subprocess.run(full, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    last = done.stderr.splitlines()[-1]
+    assert "history.jsonl cannot be written: File too large" in last
+    again = subprocess.run([*COMMAND, "search", "--out", str(tmp_path / "run"), "--resume"])
+    assert again.returncode == 0
+    prompts = [(tmp_path / name / "prompt.safetensors").read_bytes() for name in ("whole", "run")]
+    assert prompts[0] == prompts[1]
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_old_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder(tmp_path)
+    for n in range(2):
+        folder.save_checkpoint({"n": n, "x": np.ones(3)})
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(PfesError, match="checkpoint.safetensors cannot be written: No space left"):
+        folder.save_checkpoint({"n": 2, "x": np.zeros(3)})
+    monkeypatch.undo()
+    assert not list(tmp_path.glob("*.tmp"))
+    state = folder.load_checkpoint()
+    assert state is not None
+    assert state["n"] == 1
+
+
+def test_a_place_that_cannot_be_written_is_one_line(
+    folders: Callable[[str], Path], task_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    for out in (Path("/proc/pfes"), tmp_path / "file" / "run"):
+        done = subprocess.run(
+            start(folders("bert"), task_file, out), capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+        assert f"--out {out}" in done.stderr
+
+
+def test_a_folder_belongs_to_one_process(
+    folders: Callable[[str], Path], task_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    first = subprocess.Popen(
+        start(folders("bert"), task_file, out, budget=1_000_000), stderr=subprocess.DEVNULL
+    )
+    try:
+        for _ in range(600):
+            if (out / "checkpoint.safetensors").exists():
+                break
+            time.sleep(0.1)
+        resume = [*COMMAND, "search", "--out", str(out), "--resume", "--json"]
+        second = subprocess.run(resume, capture_output=True, text=True, timeout=120)
+        assert second.returncode == 2
+        assert second.stderr.count("\n") == 1
+        assert "is in use by another process" in second.stderr
+    finally:
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+    # shorten the run that was killed: only the lock is tested here
+    stored = json.loads((out / "config.json").read_text())
+    lines = (out / "history.jsonl").read_text().splitlines()
+    stored["budget"] = json.loads(lines[-1])["evaluations"] + 60
+    (out / "config.json").write_text(json.dumps(stored))
+    third = subprocess.run(resume, capture_output=True, text=True, timeout=120)
+    assert third.returncode == 0, third.stderr
+
+
+class Faulty(StandIn):
+    """Answers NaN, or an infinity, for every third candidate."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.value = value
+
+    def logprobs(self, prompts: Floats, batch: Batch) -> Floats:
+        found = super().logprobs(prompts, batch)
+        if len(found) > 1:
+            found[::3] = self.value
+        return found
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("method", ["saes-id-cr", "one-plus-one-id-cr", "bbt", "zosgd-cr"])
+def test_answers_that_are_no_numbers_are_never_chosen(
+    task_file: Path, tmp_path: Path, value: float, method: str
+) -> None:
+    settings = SMALL | {"method": method, "intrinsic_dimension": 4}
+    config = make_config(model="stand-in", task=str(task_file), **settings)
+    *_, result = run(config, model=Faulty(value))
+    assert isinstance(result, Result)
+    assert np.isfinite(result.prompt).all()
+    assert np.isfinite(result.train_loss)
+
+
+def test_a_long_data_file_is_not_held_in_memory(task_file: Path) -> None:
+    rows = 100_000
+    with (task_file.parent / "films.csv").open("w") as file:
+        file.write("text,verdict\n")
+        for i in range(rows):
+            file.write(
+                f"a film of the number {i} that has some more words,{('bad', 'good')[i % 2]}\n"
+            )
+    tracemalloc.start()
+    task = load_task(task_file, test_limit=100)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (len(task.train), len(task.test)) == (32, 100)
+    assert peak < 40 * rows  # a row held as an example takes several hundred bytes
+
+
+STRANGE = [
+    "ünïcödé 日本語 🎬 \u202e left",
+    "tab\tnewline\nreturn\rnull\x00bell\x07escape\x1b[31m",
+    "a" * 200_000,
+    "{text} {mask} %s {0}",
+    "<mask> [MASK] <s> </s> <|endoftext|>",
+    "\ufeff\u200b .",
+    "=SUM(A1) <script>alert(1)</script>",
+]
+
+
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_strange_texts_are_texts(
+    folders: Callable[[str], Path], task_file: Path, tmp_path: Path, name: str
+) -> None:
+    lines = [
+        json.dumps({"text": text, "verdict": label})
+        for text in STRANGE
+        for label in ("good", "bad")
+        for _ in range(4)
+    ]
+    (task_file.parent / "films.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    task_file.write_text(task_file.read_text().replace("films.csv", "films.jsonl"))
+    out = tmp_path / "run"
+    settings = SMALL | {"budget": 12}
+    result = pfes.search(str(folders(name)), task_file, out=out, **settings)
+    assert np.isfinite(result.train_loss)
+    probabilities = pfes.Classifier.from_run(out).predict_proba([*STRANGE, ""])
+    assert probabilities.shape == (len(STRANGE) + 1, 2)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-5)
+    for ending in ("csv", "tsv", "jsonl"):
+        source, target = tmp_path / "in.jsonl", tmp_path / f"out.{ending}"
+        source.write_text("\n".join(json.dumps({"text": text}) for text in [*STRANGE, " "]))
+        command = [*COMMAND, "predict", str(out), "--file", str(source), "--out", str(target)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert "1 rows have no text" in done.stderr
+        from pfes.tasks.data import read_file
+
+        rows = list(read_file(target))
+        assert [row["text"] for row in rows] == [*STRANGE, " "]
+        assert all(row["predicted"] in ("good", "bad") for row in rows[:-1])
+        assert rows[-1]["predicted"] in (None, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        ("{no: bad, yes: good}", ['"no"', '"yes"']),
+        ("{0: bad, 1: good}", ["0", "1"]),
+        ("{0: bad, 1: good}", ['"0"', "1.0"]),
+        ("{false: bad, true: good}", ["false", "true"]),
+    ],
+)
+def test_labels_may_be_texts_numbers_and_truth_values(
+    task_file: Path, words: str, values: list[str]
+) -> None:
+    lines = [f'{{"text": "film {i}", "verdict": {values[i % 2]}}}' for i in range(40)]
+    (task_file.parent / "films.jsonl").write_text("\n".join(lines))
+    text = task_file.read_text().replace("films.csv", "films.jsonl")
+    task_file.write_text(text.replace("{bad: terrible, good: great}", words))
+    task = load_task(task_file, 4)
+    assert sorted(example.label for example in task.train) == [0] * 4 + [1] * 4
+    assert all(int(e.fields["text"].split()[1]) % 2 == e.label for e in task.train)
