@@ -140,6 +140,11 @@ def test_the_reference_has_every_public_name() -> None:
     assert shown == {name: getattr(pfes, name) for name in pfes.__all__}
 
 
+def test_the_reference_has_every_field_of_a_result() -> None:
+    rows = re.findall(r"^\| (`.*?) \|", pages.read_page(ROOT / "docs/api.md"), flags=re.MULTILINE)
+    assert set(re.findall(r"\w+", " ".join(rows))) == pfes.Result.model_fields.keys()
+
+
 def test_quickstart_settings_are_valid() -> None:
     assert make_config(**SETTINGS).budget % make_config(**SETTINGS).population == 0
 
@@ -221,7 +226,7 @@ def test_the_client_without_pfes_agrees_with_predict(session: Session) -> None:
         ("pfes search --no-such-option 1 --out runs/x", "no option --no-such-option"),
         ("pfes serach --out runs/x", "no command 'serach'"),
         ("pfes study walk small.yaml", "no command 'walk'"),
-        ("pfes search --model a --task b", "--out"),
+        ("pfes search --model a --task b", "Missing parameter: out"),
         ("pfes search --budget many --out runs/x", "many"),
         ("make coffee", "not in the Makefile"),
         ("pip install 'pfes[everything]'", "no extra everything"),
