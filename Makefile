@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test test-slow test-served bench vllm lint types check clean
+.PHONY: help setup demo test test-slow test-served bench vllm docs lint types check clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +42,13 @@ vllm: .venv-vllm/ready ## an environment with the vLLM server for CPUs (3.4 GB)
 	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 -r benchmarks/vllm.txt
 	touch .venv-vllm/ready
 
+docs: setup .venv/docs ## the documentation's pages, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+.venv/docs: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch .venv/docs
+
 lint: setup ## style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -52,4 +59,4 @@ types: setup ## types
 check: lint types test ## all of it
 
 clean: ## remove what make made
-	rm -rf .venv .venv-vllm build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-vllm build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -95,7 +95,9 @@ class FakeServer(ThreadingHTTPServer):
             if not self.embeds:
                 words = "You must set `--enable-prompt-embeds` to input `prompt_embeds`."
                 return 400, {"error": {"message": words}}
-            raw = [io.BytesIO(base64.b64decode(row)) for row in body["prompt_embeds"]]
+            given = body["prompt_embeds"]
+            sent = [given] if isinstance(given, str) else given
+            raw = [io.BytesIO(base64.b64decode(row)) for row in sent]
             rows = [torch.load(row, weights_only=True) for row in raw]
             width = embedding.weight.shape[1]
             if rows[0].shape[1] != width:
