@@ -13,6 +13,7 @@ from pfes.tasks.task import DEFAULT_SHOTS
 
 DEFAULT_METHOD = "saes-id-cr"
 BETA = 1.0
+AUTHOR = "pfes"  # beside the settings in a run's config.json: the version that wrote them
 Beta = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 

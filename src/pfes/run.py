@@ -13,7 +13,7 @@ import pfes
 from pfes.assemble import fit_batches, load_run_task, loss_of, make_search, open_model, resolve
 from pfes.baselines.demonstrations import with_demonstrations
 from pfes.clock import Clock
-from pfes.config import DEFAULT_METHOD, PLACE, RunConfig, make_config
+from pfes.config import AUTHOR, DEFAULT_METHOD, PLACE, RunConfig, make_config
 from pfes.engines.ray_model import RayModel
 from pfes.errors import PfesError
 from pfes.finish import Found, Tested, finish
@@ -32,7 +32,6 @@ from pfes.tasks.spec import TaskSpec
 from pfes.tasks.task import Task
 
 Event = Step | Stage | Result
-AUTHOR = "pfes"  # in a run's config: the version that wrote it
 
 
 def run(

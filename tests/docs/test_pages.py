@@ -22,14 +22,6 @@ from tests.docs import pages
 from tests.docs.conftest import SMALL
 from tests.docs.pages import DOCS, PAGES, ROOT, Block, code_blocks
 
-# What begins a command, or is part of a Python block, that the program does not have yet
-PENDING = (
-    "pfes export",
-    "pfes predict runs/tickets --file new.csv --out",
-    "pfes.Classifier",
-    "pfes.load_prompt",
-    "PeftModel",
-)
 LANGUAGES = {"python", "sh", "yaml", "csv", "text"}  # text: what is printed, and formulas
 FOREIGN = (  # commands of other programs, as far as they are shown
     "pip install vllm", "vllm serve ", "python -m vllm.entrypoints.openai.api_server ",
@@ -41,10 +33,6 @@ TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 BLOCKS = [block for page in PAGES for block in code_blocks(page)]
 SHELL = [(b.place, command) for b in BLOCKS if b.language == "sh" for command in pages.commands(b)]
-
-
-def pending(text: str) -> bool:
-    return any(part in text for part in PENDING)
 
 
 def named(path: Path) -> str:
@@ -60,8 +48,7 @@ def check_shell(command: str) -> None:
     """Check a command as far as that goes without running it."""
     words = shlex.split(command)
     if words[0] == "pfes":
-        if not pending(command):
-            pages.check_command(command)
+        pages.check_command(command)
     elif words[0] == "make":
         assert set(words[1:]) <= TARGETS, f"not in the Makefile: {command}"
     elif command.startswith("python -m benchmarks"):
@@ -83,8 +70,6 @@ def test_commands_are_taken(place: str, command: str) -> None:
 def test_words_in_code_are_taken(path: Path) -> None:
     options = pages.all_options() | FOREIGN_OPTIONS
     for words in pages.words_in_code(path):
-        if pending(words):
-            continue
         if words.startswith("pfes "):
             pages.check_names(words)
         elif words.startswith(("make ", "python -m benchmarks", "pip install ")):
@@ -161,7 +146,7 @@ class Session:
         """Run all that can be run of a page; return what its Python blocks printed."""
         printed = []
         for block in code_blocks(path):
-            if block.language == "python" and not pending(block.text):
+            if block.language == "python":
                 printed.append(self.python(block))
             elif block.language == "sh":
                 for command in pages.commands(block):
@@ -171,7 +156,7 @@ class Session:
 
     def elsewhere(self, command: str) -> bool:
         plain = " ".join(shlex.split(command))
-        return pending(plain) or any(part in plain for part in CLUSTER)
+        return any(part in plain for part in CLUSTER)
 
     def python(self, block: Block) -> str:
         code = re.sub(r"\bbudget=\d+", "budget=20", block.text)

@@ -8,7 +8,7 @@ import typer
 
 from pfes.cli.options import with_settings
 from pfes.cli.tables import show_profile, show_result
-from pfes.config import RunConfig
+from pfes.config import AUTHOR, RunConfig
 from pfes.errors import PfesError
 from pfes.folder import RunFolder
 from pfes.result import Result
@@ -104,6 +104,7 @@ def _read_settings(path: Path) -> dict[str, Any]:
     content = read_yaml(path, "--config")  # JSON is YAML, too
     if not isinstance(content, dict):
         raise PfesError(f"--config {path}: not a mapping of settings")
+    content.pop(AUTHOR, None)  # a run's own config.json goes, too
     if content.get("trust_remote_code"):
         raise PfesError(f"--config {path}: --trust-remote-code is given on the command line alone")
     return content
