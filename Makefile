@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test test-slow test-served bench vllm docs lint types check clean
+.PHONY: help setup demo test test-slow test-served bench vllm docs audit lint types check clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,6 +48,10 @@ docs: setup .venv/docs ## the documentation's pages, in site/
 .venv/docs: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	touch .venv/docs
+
+audit: setup ## known weaknesses of the pinned requirements, by the registry's advisories
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 lint: setup ## style
 	$(BIN)/ruff check .

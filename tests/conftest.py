@@ -60,3 +60,13 @@ def task_file(tmp_path: Path) -> Path:
     file = folder / "films.yaml"
     file.write_text(TASK)
     return file
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many cases the fuzz tests have tried."""
+    passed = terminalreporter.stats.get("", [])  # how setting up and tearing down went
+    counts = [
+        value for report in passed for name, value in report.user_properties if name == "cases"
+    ]
+    if counts:
+        terminalreporter.write_line(f"fuzz: {sum(counts)} cases in {len(counts)} tests")

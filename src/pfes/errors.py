@@ -1,8 +1,12 @@
-"""The one kind of error a user can cause."""
+"""The one kind of error that a user can cause and mend."""
 
 
 class PfesError(Exception):
-    """Something the user can mend: one line that says what, where and what to do.
+    """A problem that its message explains: what is wrong, where, and what to do.
 
-    The command line prints it and exits with code 2; it never shows a traceback.
+    The command line prints it and exits with code 2; it never shows a traceback. The message is
+    one line whatever is quoted in it, and has nothing that a terminal would obey.
     """
+
+    def __init__(self, message: object) -> None:
+        super().__init__("".join(c if c.isprintable() else " " for c in str(message)))

@@ -113,7 +113,8 @@ def _check_template(family: Family, template: str) -> None:
         names = placeholders(template)
     except ValueError as error:
         raise ValueError(f"{where}: {error} in {template!r}") from None
-    if any(not name.isidentifier() for name in names):
+    formatted = any(how or kind for _, _, how, kind in Formatter().parse(template))
+    if formatted or any(not name.isidentifier() for name in names):
         raise ValueError(f"{where}: a placeholder is the name of a column, such as {{text}}")
     if not any(name != MASK for name in names):
         raise ValueError(f"{where}: no placeholder for the text, such as {{text}}, in {template!r}")

@@ -1,0 +1,217 @@
+"""Whatever is in a file, reading it works or ends with one line that says what is wrong."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pfes.config import RunConfig, make_config
+from pfes.errors import PfesError
+from pfes.folder import RunFolder
+from pfes.run import read_config, read_result
+from pfes.saved import SavedPrompt
+from pfes.studies import plan_runs, read_study
+from pfes.tasks import load_task
+from pfes.tasks.spec import TaskSpec, read_spec
+from tests.conftest import TASK
+from tests.fuzz.conftest import Cases
+
+many = settings(
+    max_examples=400,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+nested = st.recursive(
+    plain,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+# bytes of an edit: where (as a part of the file), how many bytes go, and what takes their place
+edits = st.lists(
+    st.tuples(st.floats(0, 1), st.integers(0, 12), st.binary(max_size=12)), min_size=1, max_size=4
+)
+
+
+def edited(content: bytes, changes: list[tuple[float, int, bytes]]) -> bytes:
+    for where, gone, instead in changes:
+        start = round(where * len(content))
+        content = content[:start] + instead + content[start + gone :]
+    return content
+
+
+def clean(work: Callable[[], Any]) -> Any:
+    """Do something that may fail in one line alone."""
+    found = message = None
+    try:
+        found = work()
+    except PfesError as error:
+        message = str(error)
+    assert message is None or (message and message.isprintable())
+    return found
+
+
+def replaced(valid: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """A valid mapping in which some values are anything, or gone, and some keys are more."""
+    changes = st.dictionaries(st.sampled_from([*valid]) | st.text(max_size=8), nested, max_size=3)
+    gone = st.sets(st.sampled_from([*valid]), max_size=2)
+    return st.builds(
+        lambda more, less: {k: v for k, v in (valid | more).items() if k not in less}, changes, gone
+    )
+
+
+VALID_TASK = yaml.safe_load(TASK)
+VALID_STUDY = {
+    "name": "s", "models": ["m"], "tasks": ["sst2"], "seeds": [0], "title": "t",
+    "defaults": {"budget": 3}, "rows": [{"method": "bbt"}, {"method": "saes", "label": "x"}],
+    "where": [{"task": "sst2", "sigma0": 1.0}],
+}  # fmt: skip
+
+
+@many
+@given(content=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_any_bytes_as_a_task(place: Path, cases: Cases, content: bytes) -> None:
+    (place / "task.yaml").write_bytes(content)
+    clean(lambda: read_spec(place / "task.yaml"))
+    cases.count += 1
+
+
+@many
+@given(content=replaced(VALID_TASK))
+def test_any_values_in_a_task(place: Path, cases: Cases, content: dict[str, Any]) -> None:
+    (place / "task.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    (place / "films.csv").write_text("text,verdict\na,good\nb,bad\n" * 3)
+    found = clean(lambda: read_spec(place / "task.yaml"))
+    if found is not None:
+        assert isinstance(found[0], TaskSpec)
+        clean(lambda: load_task(place / "task.yaml", 1))
+    cases.count += 1
+
+
+@many
+@given(changes=edits)
+def test_a_damaged_task(place: Path, cases: Cases, changes: list[Any]) -> None:
+    (place / "task.yaml").write_bytes(edited(TASK.encode(), changes))
+    clean(lambda: read_spec(place / "task.yaml"))
+    cases.count += 1
+
+
+@many
+@given(content=replaced(VALID_STUDY))
+def test_any_values_in_a_study(place: Path, cases: Cases, content: dict[str, Any]) -> None:
+    (place / "study.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    spec = clean(lambda: read_study(place / "study.yaml"))
+    if spec is not None:
+        for run in clean(lambda: plan_runs(spec, {})) or []:
+            assert Path(run.folder).name == run.folder  # no way out of the folder of runs
+            assert run.folder not in (".", "..")
+    cases.count += 1
+
+
+ROWS = b'text,verdict\n"a film, seen twice",good\nbad film,bad\n' * 6
+LINES = b'{"text": "a film", "verdict": "good"}\n{"text": "b", "verdict": "bad"}\n' * 6
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".parquet"])
+@many
+@given(content=st.binary(max_size=300), changes=edits, valid=st.booleans())
+def test_any_bytes_as_data(
+    place: Path, cases: Cases, suffix: str, content: bytes, changes: list[Any], valid: bool
+) -> None:
+    good = LINES if suffix == ".jsonl" else ROWS.replace(b",", b"\t" if suffix == ".tsv" else b",")
+    (place / f"films{suffix}").write_bytes(edited(good, changes) if valid else content)
+    (place / "data.yaml").write_text(TASK.replace("films.csv", f"films{suffix}"))
+    clean(lambda: load_task(place / "data.yaml", 1))
+    cases.count += 1
+
+
+@many
+@given(
+    rows=st.lists(st.dictionaries(st.sampled_from(["text", "verdict", "x"]), nested), max_size=9)
+)
+def test_any_rows_as_data(place: Path, cases: Cases, rows: list[dict[str, Any]]) -> None:
+    (place / "films.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (place / "data.yaml").write_text(TASK.replace("films.csv", "films.jsonl"))
+    clean(lambda: load_task(place / "data.yaml", 1))
+    cases.count += 1
+
+
+CONFIG = make_config(model="m", task="sst2").model_dump()
+
+
+@many
+@given(content=replaced(CONFIG) | nested)
+def test_any_values_in_a_run_config(place: Path, cases: Cases, content: Any) -> None:
+    folder = RunFolder(place)
+    folder.config.write_text(json.dumps(content), encoding="utf-8")
+    found = clean(lambda: read_config(folder))
+    assert found is None or isinstance(found, RunConfig)
+    assert found is None or not found.trust_remote_code
+    cases.count += 1
+
+
+@many
+@given(content=st.binary(max_size=100), changes=edits, valid=st.booleans())
+def test_any_bytes_as_config_and_result(
+    place: Path, cases: Cases, content: bytes, changes: list[Any], valid: bool
+) -> None:
+    folder = RunFolder(place)
+    good = json.dumps(CONFIG).encode()
+    for path in (folder.config, folder.result, folder.history, folder.answers):
+        path.write_bytes(edited(good, changes) if valid else content)
+    clean(lambda: read_config(folder))
+    clean(lambda: read_result(folder))
+    clean(folder.read_history)
+    clean(folder.read_answers)
+    cases.count += 1
+
+
+@many
+@given(changes=edits, before=st.booleans(), history=st.booleans())
+def test_a_damaged_checkpoint(
+    place: Path, cases: Cases, changes: list[Any], before: bool, history: bool
+) -> None:
+    """What is loaded is one of the two states that were saved, whole, or nothing."""
+    folder = RunFolder(place / "checkpoint")
+    folder.path.mkdir(exist_ok=True)
+    for path in folder.path.iterdir():
+        path.unlink()
+    for n in range(2):
+        folder.append_history({"n": n})
+        folder.save_checkpoint({"n": n, "in": {"x": np.arange(4.0) + n}})
+    targets = [folder.checkpoint] + [folder.previous] * before + [folder.history] * history
+    for path in targets:
+        path.write_bytes(edited(path.read_bytes(), changes))
+    state = clean(RunFolder(folder.path).load_checkpoint)
+    if state is not None:
+        assert state["n"] in (0, 1)
+        np.testing.assert_array_equal(state["in"]["x"], np.arange(4.0) + state["n"])
+        assert [line["n"] for line in folder.read_history()] == list(range(state["n"] + 1))
+    cases.count += 1
+
+
+@many
+@given(changes=edits, random=st.none() | st.binary(max_size=200))
+def test_a_damaged_prompt(
+    place: Path, cases: Cases, changes: list[Any], random: bytes | None
+) -> None:
+    folder = RunFolder(place / "prompt")
+    folder.path.mkdir(exist_ok=True)
+    folder.write_json(folder.config, CONFIG)
+    prompt = np.arange(12, dtype=np.float32).reshape(3, 4)
+    folder.save_prompt(prompt, {"model": "m", "placement": "prefix", "task": VALID_TASK})
+    good = folder.prompt.read_bytes()
+    folder.prompt.write_bytes(edited(good, changes) if random is None else random)
+    found = clean(lambda: SavedPrompt.load(folder.path))
+    if found is not None:
+        np.testing.assert_array_equal(found.prompt, prompt)
+    cases.count += 1
