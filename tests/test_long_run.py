@@ -41,6 +41,6 @@ def test_memory_and_pace_of_twenty_thousand_evaluations(
         last = time.process_time()
     assert len(pace) == BUDGET // POPULATION
     warm = memory[len(memory) // 4]
-    assert max(memory[-5:]) - warm < 8e6, f"grew by {(max(memory) - warm) / 1e6:.1f} MB"
+    assert max(memory[-5:]) - warm < 16e6, f"grew by {(max(memory) - warm) / 1e6:.1f} MB"
     early, late = median(pace[100:300]), median(pace[-200:])
-    assert late < 1.25 * early, f"{early * 1e3:.2f} ms a generation, then {late * 1e3:.2f} ms"
+    assert late < 2 * early, f"{early * 1e3:.2f} ms a generation, then {late * 1e3:.2f} ms"

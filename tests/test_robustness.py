@@ -306,6 +306,7 @@ STRANGE = [
     "{text} {mask} %s {0}",
     "<mask> [MASK] <s> </s> <|endoftext|>",
     "\ufeff\u200b .",
+    "half a character: \ud83d",
     "=SUM(A1) <script>alert(1)</script>",
 ]
 
@@ -339,7 +340,8 @@ def test_strange_texts_are_texts(
         from pfes.tasks.data import read_file
 
         rows = list(read_file(target))
-        assert [row["text"] for row in rows] == [*STRANGE, " "]
+        wanted = [text.replace("\ud83d", "?") for text in STRANGE]
+        assert [row["text"] for row in rows] == [*wanted, " "]
         assert all(row["predicted"] in ("good", "bad") for row in rows[:-1])
         assert rows[-1]["predicted"] in (None, "")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import pfes
+from pfes.cli.search import read_settings
 from pfes.errors import PfesError
 from pfes.folder import RunFolder
 from pfes.run import read_config
@@ -141,6 +142,9 @@ def test_a_stored_consent_does_not_count(
     )
     with pytest.raises(PfesError, match="--trust-remote-code is given on the command line alone"):
         plan_runs(read_study(study), {})
+    (tmp_path / "c.yaml").write_text("trust_remote_code: true\n")
+    with pytest.raises(PfesError, match="--trust-remote-code is given on the command line alone"):
+        read_settings(tmp_path / "c.yaml")
     assert not mark.exists()
 
 

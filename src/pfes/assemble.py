@@ -16,9 +16,10 @@ from pfes.memory import available_memory
 from pfes.methods import METHODS, Method
 from pfes.models.base import Floats, LanguageModel
 from pfes.models.calibrate import calibrate
+from pfes.models.client import PREFIX, is_served
 from pfes.models.load import load_model, load_tokenizer
 from pfes.models.local import LocalModel
-from pfes.models.served import PREFIX, ServedModel, is_served
+from pfes.models.served import ServedModel
 from pfes.objective import (
     TEXT,
     Evaluation,

@@ -12,7 +12,7 @@ from pfes.tasks.batch import Placement
 
 
 class PromptedModel(torch.nn.Module):
-    """Takes and returns what the model itself does, as if every text came with the prompt.
+    """Returns the logits of texts as if each of them came with the prompt.
 
     Logits line up with `input_ids`: a mask is read where it stands, the next token at the text's
     last one. Padding may be on either side and changes nothing.
@@ -33,10 +33,16 @@ class PromptedModel(torch.nn.Module):
         self.register_buffer("prompt", soft)
 
     def forward(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None, **_: Any
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
     ) -> Any:
-        """Return the model's output for texts that stand behind, or before, the prompt."""
-        real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        """Return the model's logits for texts that stand behind, or before, the prompt.
+
+        Token types, which some tokenizers add, are all those of a first text, as in the search.
+        """
+        real = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
         order = (1 - real).argsort(dim=1, stable=True)  # real tokens first, in their order
         sizes = real.sum(dim=1)
         ids = input_ids.gather(1, order)[:, : int(sizes.max())]

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfes.assemble import open_model
+from pfes.config import HERE
 from pfes.errors import PfesError
 from pfes.models.base import Floats, LanguageModel
 from pfes.saved import SavedPrompt, label_probabilities
-from pfes.tasks.task import Example
+from pfes.tasks.task import Example, as_text
 
 Text = str | Mapping[str, Any] | Sequence[str]
 CHUNK = 64  # texts in one call of the model
@@ -42,7 +43,7 @@ class Classifier:
         saved = SavedPrompt.load(path)
         if model is None:
             here = {"device": device, "trust_remote_code": trust_remote_code}
-            model = open_model(saved.config.model_copy(update=here), saved.spec)
+            model = open_model(saved.config.model_copy(update=HERE | here), saved.spec)
         return cls(saved, model)
 
     def predict(self, texts: Any) -> NDArray[Any]:
@@ -67,7 +68,7 @@ class Classifier:
     def _examples(self, texts: Any) -> list[Example]:
         if isinstance(texts, str):
             raise PfesError("texts are a list: of one text, a list with one in it")
-        if hasattr(texts, "to_dict"):
+        if hasattr(texts, "to_dict") and hasattr(texts, "columns"):  # a data frame
             texts = texts.to_dict("records")
         return [self._example(text) for text in texts]
 
@@ -76,13 +77,14 @@ class Classifier:
         if isinstance(text, str):
             values: Iterable[Any] = [text]
         elif isinstance(text, Mapping):
-            missing = [name for name in names if text.get(name) is None]
-            if missing:
-                raise PfesError(f"a text has no {missing[0]!r}: this task has {', '.join(names)}")
-            values = [text[name] for name in names]
-        else:
+            values = [text.get(name) for name in names]
+        elif isinstance(text, Sequence):
             values = list(text)
-        fields = [str(value) for value in values]
+        else:
+            raise PfesError(f"a text is a string, a mapping or a sequence, not {text!r:.50}")
+        fields = [as_text(value) for value in values if value is not None and value == value]
         if len(fields) != len(names):
-            raise PfesError(f"a text has {len(fields)} parts: this task has {', '.join(names)}")
+            raise PfesError(
+                f"a text has {len(fields)} of its parts: this task has {', '.join(names)}"
+            )
         return Example(dict(zip(names, fields, strict=True)), label=0)  # a label is not read

@@ -167,6 +167,10 @@ PLACE = frozenset(
 )  # fmt: skip
 
 
+# A run's place in one process here, for whoever uses what was found somewhere else
+HERE: dict[str, Any] = {"engine": "serial", "workers": None, "threads": None}
+
+
 def make_config(**settings: Any) -> RunConfig:
     """Make a config, or say in one line which setting is wrong."""
     try:

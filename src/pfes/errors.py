@@ -1,6 +1,11 @@
 """The one kind of error that a user can cause and mend."""
 
 
+def printable(text: object) -> str:
+    """Return a text as one line, without anything that a terminal would obey."""
+    return "".join(letter if letter.isprintable() else " " for letter in str(text))
+
+
 class PfesError(Exception):
     """A problem that its message explains: what is wrong, where, and what to do.
 
@@ -9,4 +14,4 @@ class PfesError(Exception):
     """
 
     def __init__(self, message: object) -> None:
-        super().__init__("".join(c if c.isprintable() else " " for c in str(message)))
+        super().__init__(printable(message))

@@ -76,6 +76,8 @@ class RunFolder:
             yield
         finally:
             lock.release()
+            if self.path.is_dir() and [entry.name for entry in self.path.iterdir()] == [LOCK]:
+                (self.path / LOCK).unlink(missing_ok=True)  # nothing was begun
 
     def write_json(self, path: Path, content: dict[str, Any]) -> None:
         """Write a JSON file in one step."""
@@ -150,6 +152,7 @@ class RunFolder:
                 continue
             if damaged:
                 log.warning("%s; going on from the checkpoint before", damaged[0])
+                path.replace(self.checkpoint)  # so that it is not what the next one pushes out
             return state
         if damaged:
             raise PfesError(f"{damaged[0]}; start again in another folder")

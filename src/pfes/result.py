@@ -1,10 +1,11 @@
 """What a run says about itself, on its way and at its end."""
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from pfes.halving import Trial
 from pfes.models.base import Floats
@@ -19,6 +20,10 @@ class Stage:
     done: int = 0
     total: int | None = None
     unit: str = "examples"
+
+
+# what is no number is null in a file, and read back as what it was
+Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
 
 
 class Result(BaseModel):
@@ -42,8 +47,8 @@ class Result(BaseModel):
     test: float
     intervals: dict[str, Interval] = Field(description="95 % bootstrap intervals on the test set")
     gain: float = Field(description="test − zero_shot; its interval is of the paired difference")
-    train_loss: float = Field(description="loss of the found prompt on the training examples")
-    initial_train_loss: float
+    train_loss: Number = Field(description="loss of the found prompt on the training examples")
+    initial_train_loss: Number
     evaluations: int = Field(description="function evaluations spent")
     stopped: str | None = Field(description="the optimizer's own reason to end before the budget")
     selected_at: int = Field(description="evaluations spent when the found prompt was reached")
@@ -54,7 +59,7 @@ class Result(BaseModel):
     nearest: list[list[tuple[str, float]]] = Field(
         [], description="of each soft token, the nearest tokens of the vocabulary and their cosine"
     )
-    probability: float = Field(description="P: mean probability of the predicted word")
+    probability: Number = Field(description="P: mean probability of the predicted word")
     rank: float | None = Field(description="R: mean rank of the predicted word; null if not shown")
     test_examples: int
     config: dict[str, Any]

@@ -22,8 +22,8 @@ from pfes.halving import Halving
 from pfes.loop import Search, Selection, Step
 from pfes.methods import Method, get_method
 from pfes.models.base import Floats, LanguageModel
+from pfes.models.client import is_served
 from pfes.models.local import BATCH_TOKENS, LocalModel
-from pfes.models.served import is_served
 from pfes.objective import Loss, encode_for
 from pfes.result import Result, Stage
 from pfes.scoring import score

@@ -23,12 +23,15 @@ _Loader.add_implicit_resolver(
 )
 
 
+ODD = (AttributeError, TypeError)  # what PyYAML raises for a tag whose value is not of its kind
+
+
 def read_yaml(path: Path, what: str) -> Any:
     """Return the content of a YAML file; `what` names it in an error."""
     try:
         return yaml.load(path.read_text(encoding="utf-8-sig"), _Loader)
     except FileNotFoundError:
         raise PfesError(f"{what} {path} does not exist") from None
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError, LookupError, *ODD) as error:
         words = " ".join(str(error).split())[:300]
         raise PfesError(f"{what} {path} cannot be read: {words}") from None

@@ -121,6 +121,27 @@ def test_predict_from_files_agrees_with_text(cli: Cli, finished: Path, tmp_path:
     assert shown[0].count("\n") == 2
 
 
+def test_predict_writes_whole_files_or_none(cli: Cli, finished: Path, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_text("text\na great film\ndull\n")
+    for content, words in [
+        ("text\n" + "fine\n" * 70 + "too,many,values\n", "row 71: it has more values"),
+        ("text,predicted\nfine,x\n", "has a column 'predicted'"),
+    ]:
+        bad = tmp_path / "bad.csv"
+        bad.write_text(content)
+        check_error(cli("predict", finished, "--file", bad, "--out", target), words)
+        assert not list(tmp_path.glob("out.csv*"))
+    check_error(cli("predict", finished, "--file", source, "--out", source), "that is read")
+    uneven = tmp_path / "in.jsonl"
+    uneven.write_text('{"text": "a"}\n{"text": "b", "more": 1}\n')
+    check_error(cli("predict", finished, "--file", uneven, "--out", target), "row 2")
+    assert cli("predict", finished, "--file", source, "--out", target)[0] == 0
+    lines = target.read_text().splitlines()
+    assert lines[0] == "text,predicted,p_bad,p_good"
+    assert len(lines) == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

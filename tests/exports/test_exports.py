@@ -238,3 +238,47 @@ def test_an_export_holds_no_place_and_no_consent(
     assert not stored.trust_remote_code
     assert stored.device is None
     assert stored.threads is None
+
+
+def test_a_task_with_two_texts_and_braces(folders: Callable[[str], Path], tmp_path: Path) -> None:
+    """The card's code and the client of a pair task whose template has braces and quotes."""
+    rows = [f'"say ""{i}""",then {i},{("no", "yes")[i % 2]}' for i in range(40)]
+    (tmp_path / "pairs.csv").write_text("first,second,label\n" + "\n".join(rows) + "\n")
+    (tmp_path / "pairs.yaml").write_text(
+        "name: pairs\ndataset: {file: pairs.csv}\n"
+        "templates: {causal: \"{{It's}} '{first}'\\n{second}:\"}\n"
+        "verbalizers: {no: terrible, yes: great}\n"
+    )
+    run = tmp_path / "run"
+    pfes.search(str(folders("llama")), tmp_path / "pairs.yaml", out=run, **SMALL)
+    classifier = pfes.Classifier.from_run(run)
+    pair = ["say it", "now"]
+    wanted = classifier.predict([pair])[0]
+    assert classifier.predict([{"second": "now", "first": "say it"}])[0] == wanted
+    export(run, "peft", tmp_path / "peft")
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (tmp_path / "peft/README.md").read_text(), flags=re.DOTALL
+    )
+    code = code.replace("THIS_FOLDER", str(tmp_path / "peft"))
+    code = code.replace("…", pair[0], 1).replace("…", pair[1], 1)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split()[-1] == wanted, done.stderr
+    export(run, "vllm", tmp_path / "vllm")
+    with serving(tiny.make_module("llama"), ["tiny"]) as server:
+        command = [str(tmp_path / "vllm" / "client.py"), server.url, str(folders("llama")), *pair]
+        done = subprocess.run(
+            [sys.executable, *command], capture_output=True, text=True, timeout=120
+        )
+    assert done.stdout.split("\t")[0] == wanted, done.stderr
+
+
+def test_a_relative_model_is_found_from_elsewhere(
+    task_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny.save_folder("llama", tmp_path / "my model")
+    monkeypatch.chdir(tmp_path)
+    pfes.search("my model", task_file, out="run", **SMALL)
+    export(Path("run"), "safetensors", Path("out"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert len(pfes.Classifier.from_run(tmp_path / "out").predict(TEXTS)) == len(TEXTS)

@@ -1,11 +1,14 @@
 """Whatever is in a file, reading it works or ends with one line that says what is wrong."""
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
@@ -98,6 +101,19 @@ def test_any_values_in_a_task(place: Path, cases: Cases, content: dict[str, Any]
 
 
 @many
+@given(
+    tag=st.sampled_from(
+        ["bool", "int", "float", "timestamp", "binary", "set", "omap", "pairs", "x"]
+    ),
+    value=st.text(max_size=12) | nested.map(json.dumps),
+)
+def test_any_tag_in_a_task(place: Path, cases: Cases, tag: str, value: str) -> None:
+    (place / "task.yaml").write_text(f"name: !!{tag} {value}\n", encoding="utf-8")
+    clean(lambda: read_spec(place / "task.yaml"))
+    cases.count += 1
+
+
+@many
 @given(changes=edits)
 def test_a_damaged_task(place: Path, cases: Cases, changes: list[Any]) -> None:
     (place / "task.yaml").write_bytes(edited(TASK.encode(), changes))
@@ -121,14 +137,24 @@ ROWS = b'text,verdict\n"a film, seen twice",good\nbad film,bad\n' * 6
 LINES = b'{"text": "a film", "verdict": "good"}\n{"text": "b", "verdict": "bad"}\n' * 6
 
 
+def good_data(suffix: str) -> bytes:
+    if suffix == ".parquet":
+        rows = [json.loads(line) for line in LINES.splitlines()]
+        buffer = io.BytesIO()
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), buffer)
+        return buffer.getvalue()
+    if suffix == ".jsonl":
+        return LINES
+    return ROWS.replace(b",", b"\t") if suffix == ".tsv" else ROWS
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".parquet"])
 @many
 @given(content=st.binary(max_size=300), changes=edits, valid=st.booleans())
 def test_any_bytes_as_data(
     place: Path, cases: Cases, suffix: str, content: bytes, changes: list[Any], valid: bool
 ) -> None:
-    good = LINES if suffix == ".jsonl" else ROWS.replace(b",", b"\t" if suffix == ".tsv" else b",")
-    (place / f"films{suffix}").write_bytes(edited(good, changes) if valid else content)
+    (place / f"films{suffix}").write_bytes(edited(good_data(suffix), changes) if valid else content)
     (place / "data.yaml").write_text(TASK.replace("films.csv", f"films{suffix}"))
     clean(lambda: load_task(place / "data.yaml", 1))
     cases.count += 1

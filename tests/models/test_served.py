@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -203,6 +204,26 @@ def test_the_key_is_sent_and_shown_nowhere(
     assert SECRET not in repr(result)
     for file in out.rglob("*"):
         assert SECRET.encode() not in file.read_bytes()
+
+
+def test_a_key_with_a_line_break_is_shown_nowhere(
+    fake: FakeServer, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.key = SECRET
+    monkeypatch.setenv("PFES_API_KEY", f"{SECRET}\r\n")
+    connect(fake, source)
+    monkeypatch.setenv("PFES_API_KEY", f"{SECRET}\x01x")
+    with pytest.raises(PfesError, match="PFES_API_KEY has characters that no key has") as caught:
+        connect(fake, source)
+    assert SECRET not in str(caught.value)
+
+
+def test_requests_that_fail_together_count_once() -> None:
+    server = client.Server("http://127.0.0.1:9/v1")
+    trouble = client.TryAgainError("reset")
+    for _ in range(8):
+        server.rest(trouble, sent=0.0)
+    assert server.rests_until - time.monotonic() <= 1.5 * client.FIRST_WAIT
 
 
 def test_a_search_over_http_is_the_search_here(

@@ -84,7 +84,7 @@ def test_the_report_lies_beside_the_runs(spec: StudySpec, tmp_path: Path) -> Non
     assert "4 of 4 runs are finished" in table
 
 
-@pytest.mark.parametrize("address", ["nonsense://bucket/runs", "s3://no-such-package/runs"])
+@pytest.mark.parametrize("address", ["nonsense://bucket/runs", "dropbox://no-such-package/runs"])
 def test_storage_that_cannot_be_reached_is_one_line(spec: StudySpec, address: str) -> None:
     with pytest.raises(PfesError) as caught:
         finish(plan_runs(spec, {}), address)

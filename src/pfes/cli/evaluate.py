@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from pfes.config import HERE
 from pfes.folder import RunFolder
 
 Folder = Annotated[Path, typer.Argument(help="run folder")]
@@ -31,7 +32,7 @@ def evaluate(
 
     saved = SavedPrompt.load(folder)
     config = read_config(RunFolder(folder))
-    here: dict[str, object] = {"trust_remote_code": trust_remote_code}
+    here = HERE | {"trust_remote_code": trust_remote_code}
     if test_limit is not None:
         here["test_limit"] = test_limit
     config = config.model_copy(update=here)

@@ -1,17 +1,20 @@
 """`pfes predict`: use a saved prompt on texts of one's own."""
 
 import json
+import sys
 from collections.abc import Iterator
-from itertools import islice
+from contextlib import nullcontext
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from pfes.cli.evaluate import Trust
-from pfes.errors import PfesError
+from pfes.errors import PfesError, printable
 from pfes.tasks import Example, TaskSpec
 from pfes.tasks.data import Row, RowWriter, read_file
+from pfes.tasks.task import as_text
 
 
 def predict(
@@ -47,21 +50,25 @@ def predict(
     first = next(rows, None)
     if first is None:
         raise PfesError(f"--file {file}: no texts in it")
-    writer = None if out is None else RowWriter(out)
+    if out is not None and file is not None and out.resolve() == file.resolve():
+        raise PfesError(f"--out {out} is the file that is read")
+    clash = {"predicted", "probabilities"} & first[0].keys()
+    if out is not None and clash:
+        raise PfesError(f"--file {file} has a column {clash.pop()!r}, which --out would lose")
+    writing = nullcontext(None) if out is None else RowWriter(out)
     classifier = Classifier.from_run(folder, trust_remote_code=trust_remote_code)
     unlabelled = 0
-    with counting("texts", quiet=as_json and out is None) as count:
-        for row, example, probabilities in _labelled(classifier, _chain(first, rows)):
+    # what is printed is progress enough; and a bar would take the lines for its own
+    with writing as writer, counting("texts", quiet=out is None) as count:
+        for row, example, probabilities in _labelled(classifier, chain([first], rows)):
             unlabelled += probabilities is None
             if writer is not None:
                 writer.write(_as_row(spec, row, probabilities, nested=writer.nested))
             else:
                 _print(spec, example, probabilities, as_json)
             count()
-    if writer is not None:
-        writer.close()
     if unlabelled:
-        typer.echo(f"{unlabelled} rows have no text, and no label", err=True)
+        print(f"{unlabelled} rows have no text, and no label", file=sys.stderr)
 
 
 Labelled = tuple[Row, Example, list[float] | None]
@@ -110,12 +117,8 @@ def _print(
         spread = dict(zip(spec.labels, probabilities or [], strict=False))
         print(json.dumps({"label": label, "probabilities": spread, **example.fields}))
     else:
-        print(f"{label}\t{words}\t{best:.3f}\t{' | '.join(example.fields.values())}")
-
-
-def _chain(first: tuple[Row, Example], rest: Iterator[tuple[Row, Example]]) -> Iterator[Any]:
-    yield first
-    yield from rest
+        text = printable(" | ".join(example.fields.values()))
+        print(f"{label}\t{words}\t{best:.3f}\t{text}")
 
 
 def _from_texts(spec: TaskSpec, texts: list[str]) -> Iterator[tuple[Row, Example]]:
@@ -152,5 +155,5 @@ def _example(spec: TaskSpec, row: Row, place: str) -> Example:
     missing = [name for name in spec.fields if row.get(name) is None]
     if missing:
         raise PfesError(f"{place}: no {missing[0]!r}; its columns are {', '.join(map(str, row))}")
-    fields = {name: str(row[name]) for name in spec.fields}
+    fields = {name: as_text(row[name]) for name in spec.fields}
     return Example(fields, label=0)  # the label of a text to predict is not read

@@ -33,7 +33,7 @@ def search(
 ) -> None:
     """Search a prompt and leave it, with its history and result, in a run folder."""
     if config is not None:
-        settings = _read_settings(config) | settings
+        settings = read_settings(config) | settings
     result = run_and_show(settings, RunFolder(out), resume, as_json, tensorboard)
     if profile:
         show_profile(result)
@@ -78,8 +78,8 @@ def run_and_show(
 def check_names(config: RunConfig) -> None:
     """Find a mistyped method, task or model before anything is made or loaded."""
     from pfes.methods import get_method
+    from pfes.models.client import is_served
     from pfes.models.load import model_source
-    from pfes.models.served import is_served
     from pfes.tasks import read_spec
 
     get_method(config.method)
@@ -100,7 +100,8 @@ def _draw(folder: RunFolder) -> None:
         convergence(history, folder.path / "convergence.png")
 
 
-def _read_settings(path: Path) -> dict[str, Any]:
+def read_settings(path: Path) -> dict[str, Any]:
+    """Return the settings of a YAML or JSON file."""
     content = read_yaml(path, "--config")  # JSON is YAML, too
     if not isinstance(content, dict):
         raise PfesError(f"--config {path}: not a mapping of settings")

@@ -18,7 +18,8 @@ def serve_check(
     ] = False,
 ) -> None:
     """Go through all that a search needs of a server; say what to start differently."""
-    from pfes.models.served import PREFIX, ServedModel
+    from pfes.models.client import PREFIX
+    from pfes.models.served import ServedModel
 
     model = ServedModel(
         url.removeprefix(PREFIX), served_name, tokenizer, trust_remote_code=trust_remote_code

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pfes.cli.options import comma_parts
-from pfes.errors import PfesError
-from pfes.models.served import is_served
+from pfes.errors import PfesError, printable
+from pfes.models.client import is_served
 
 if TYPE_CHECKING:
     from pfes.studies import PlannedRun
@@ -79,7 +79,7 @@ def show(name: str, plan: "list[PlannedRun]", out: str | Path, events: "Iterator
         print(f"\nStopped. Run the same command to go on; runs are in {out}", file=sys.stderr)
         raise typer.Exit(130) from None
     for label, message in failed:
-        print(f"failed: {label}: {message}", file=sys.stderr)
+        print(printable(f"failed: {label}: {message}"), file=sys.stderr)
     minutes = (time.perf_counter() - started) / 60
     print(f"{len(plan) - len(failed)} of {len(plan)} runs are in {out} ({minutes:.1f} min)")
     return len(failed)
@@ -104,9 +104,8 @@ def report_study(
     store = open_store(out)
     if not store.exists():
         raise PfesError(f"--out {out} does not exist: pfes study run makes it")
-    place = store.report(spec.name)
-    write_report(read_report(spec, plan, store), place, html)
-    for written in store.keep_report(place):
+    files = write_report(read_report(spec, plan, store), store.report(spec.name), html)
+    for written in store.keep_report(files):
         print(written)
 
 

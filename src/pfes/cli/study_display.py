@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
-from pfes.errors import PfesError
+from pfes.errors import PfesError, printable
 from pfes.loop import Step
 from pfes.result import Result
 from pfes.studies.carry_out import RunEvent
@@ -87,13 +88,16 @@ def _table(name: str, progress: _Progress) -> Table:
     for column in ("run", "seed", "where it is"):
         table.add_column(column)
     for number, where in sorted(progress.running.items()):
-        table.add_row(_title(progress.plan[number]), str(progress.plan[number].config.seed), where)
+        run = progress.plan[number]
+        table.add_row(escape(_title(run)), str(run.config.seed), where)
     for number in list(progress.done)[-5:]:
         result = progress.done[number]
         shown = f"{result.metric} {result.test:.4f}"
-        table.add_row(_title(progress.plan[number]), str(result.seed), shown, style="dim")
+        title = escape(_title(progress.plan[number]))
+        table.add_row(title, str(result.seed), shown, style="dim")
     return table
 
 
 def _title(run: PlannedRun) -> str:
-    return f"{run.label} · {run.config.task} · {run.config.model} · seed {run.config.seed}"
+    config = run.config
+    return printable(f"{run.label} · {config.task} · {config.model} · seed {config.seed}")

@@ -1,6 +1,7 @@
 """The card of an export: what the prompt is for, how good it is, how to use it."""
 
 import json
+import shlex
 from typing import Any
 
 from pfes.saved import SavedPrompt
@@ -106,7 +107,7 @@ def _usage(saved: SavedPrompt, kind: str, family: Family, base: str, words: dict
     spec = saved.spec
     if kind == "vllm":
         texts = " ".join(f'"{name}"' for name in spec.fields)
-        command = f"python client.py http://127.0.0.1:8000/v1 {base} {texts}"
+        command = f"python client.py http://127.0.0.1:8000/v1 {shlex.quote(base)} {texts}"
         return _fenced(command, "sh")
     template = spec.template(family)
     names = [name for name in placeholders(template) if name != MASK]

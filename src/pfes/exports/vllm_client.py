@@ -1,8 +1,8 @@
-"""Label texts through a vLLM server: python client.py URL MODEL_FOLDER TEXT…
+"""Label texts through a vLLM server: python client.py URL MODEL TEXT…
 
-The server is started with --enable-prompt-embeds. MODEL_FOLDER has the model's tokenizer and
-safetensors files, of which only the input embedding is read. A task with several text columns takes
-as many texts for each answer. PFES_API_KEY is sent as the server's key.
+The server is started with --enable-prompt-embeds. MODEL is the folder or Hub name of the model's
+tokenizer and safetensors files, of which only the input embedding is read. A task with several text
+columns takes as many texts for each answer. PFES_API_KEY is sent as the server's key.
 """
 
 import base64
@@ -12,11 +12,22 @@ import os
 import sys
 import urllib.request
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import torch
 from safetensors import safe_open
 from transformers import AutoTokenizer
+from transformers.utils import cached_file
+
+SINGLE = "model.safetensors"
+
+
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Answers come from the server that was named, and the key goes nowhere else."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
 
 
 def main(url: str, model: str, *texts: str) -> None:
@@ -24,10 +35,10 @@ def main(url: str, model: str, *texts: str) -> None:
         prompt = file.get_tensor("prompt")
         about = json.loads(file.metadata()["plain"])
     tokenizer = AutoTokenizer.from_pretrained(model)
-    embedding = read_embedding(Path(model), **about["embedding"])
+    embedding = read_embedding(model, **about["embedding"])
     template, columns = about["task"]["templates"]["causal"], text_columns(about)
     words = {one_token(tokenizer, w): label for label, w in about["task"]["verbalizers"].items()}
-    served = ask(f"{url}/models")["data"][0]["id"]
+    served = about["config"].get("served_name") or ask(f"{url}/models")["data"][0]["id"]
     for start in range(0, len(texts), len(columns)):
         fields = dict(zip(columns, texts[start:], strict=False))
         ids = tokenizer(template.format_map(fields))["input_ids"]
@@ -49,16 +60,17 @@ def main(url: str, model: str, *texts: str) -> None:
 
 def text_columns(about: dict[str, Any]) -> list[str]:
     """Return the columns that the templates use, in their order."""
-    templates = about["task"]["templates"].values()
-    names = [part.split("}")[0] for text in templates for part in text.split("{")[1:]]
-    return [name for name in dict.fromkeys(names) if name != "mask"]
+    parts = (p for text in about["task"]["templates"].values() for p in Formatter().parse(text))
+    return [
+        name for name in dict.fromkeys(name for _, name, _, _ in parts if name) if name != "mask"
+    ]
 
 
-def read_embedding(folder: Path, tensor: str, scale: float) -> torch.Tensor:
+def read_embedding(model: str, tensor: str, scale: float) -> torch.Tensor:
     """Read one tensor of a model in one file or in several."""
-    index = folder / "model.safetensors.index.json"
-    places = json.loads(index.read_text())["weight_map"] if index.exists() else {}
-    with safe_open(folder / places.get(tensor, "model.safetensors"), "pt") as file:
+    index = cached_file(model, f"{SINGLE}.index.json", _raise_exceptions_for_missing_entries=False)
+    places = {} if index is None else json.loads(Path(index).read_text())["weight_map"]
+    with safe_open(cached_file(model, places.get(tensor, SINGLE)), "pt") as file:
         embedding: torch.Tensor = file.get_tensor(tensor).float() * scale
         return embedding
 
@@ -83,7 +95,8 @@ def ask(url: str, body: dict[str, Any] | None = None) -> Any:
     if key := os.environ.get("PFES_API_KEY"):
         head["Authorization"] = f"Bearer {key}"
     content = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, content, head)) as answer:
+    opener = urllib.request.build_opener(NoRedirect)
+    with opener.open(urllib.request.Request(url, content, head)) as answer:
         return json.load(answer)
 
 

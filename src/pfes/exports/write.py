@@ -11,10 +11,10 @@ from pfes.config import PLACE
 from pfes.errors import PfesError
 from pfes.exports.card import card
 from pfes.folder import replace_file
+from pfes.models.client import is_served
 from pfes.models.embedded import MODELS
 from pfes.models.embedding import find_embedding
 from pfes.models.load import load_config, load_tokenizer, model_family, model_source
-from pfes.models.served import is_served
 from pfes.saved import ADAPTER, ADAPTER_KEY, SavedPrompt
 from pfes.tasks.batch import verbalizer_tokens
 from pfes.tasks.spec import Family
@@ -37,6 +37,9 @@ def export(run: Path, kind: Format, out: Path, trust_remote_code: bool = False) 
     _check(saved, kind, family)
     words = verbalizer_tokens(saved.spec, load_tokenizer(base, trust_remote_code))
     settings = saved.config.model_dump(exclude=set(PLACE), exclude_defaults=True)
+    for name in ("model", "tokenizer"):  # a folder's name is then the same from everywhere
+        if settings.get(name) and Path(settings[name]).is_dir() and settings[name] not in MODELS:
+            settings[name] = str(Path(settings[name]).absolute())
     about: dict[str, Any] = {
         "model": saved.config.model,
         "placement": saved.placement,
@@ -97,6 +100,7 @@ def _address(base: str) -> str:
 
 def _adapter_config(saved: SavedPrompt, config: Any, base: str) -> str:
     length, width = saved.prompt.shape
+    text = config.get_text_config()
     content = {
         "peft_type": "PROMPT_TUNING",
         "task_type": "CAUSAL_LM",
@@ -105,8 +109,9 @@ def _adapter_config(saved: SavedPrompt, config: Any, base: str) -> str:
         "num_virtual_tokens": length,
         "token_dim": width,
         "num_transformer_submodules": 1,
-        "num_attention_heads": config.num_attention_heads,
-        "num_layers": config.num_hidden_layers,
+        # prompt tuning does not use these two, but PEFT asks for them
+        "num_attention_heads": getattr(text, "num_attention_heads", None) or 1,
+        "num_layers": getattr(text, "num_hidden_layers", None) or 1,
         "prompt_tuning_init": "RANDOM",
     }
     return json.dumps(content, indent=2) + "\n"

@@ -12,6 +12,7 @@ from typing import Any
 
 from pfes.errors import PfesError
 
+PREFIX = "vllm:"  # of a served model's name, before its addresses
 API_KEY = "PFES_API_KEY"
 PATIENCE = 600.0  # seconds that a server may be away
 CONNECT, ANSWER = 10.0, 300.0  # seconds until a connection, an answer
@@ -19,6 +20,11 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 20.0  # seconds before a question is asked again
 WORDS = 300  # characters of a server's own message
 
 log = logging.getLogger(__name__)
+
+
+def is_served(name: str) -> bool:
+    """Say whether a model's name is a server's address."""
+    return name.startswith(PREFIX)
 
 
 class ServerAwayError(PfesError):
@@ -40,10 +46,19 @@ class Client:
         self._lock = threading.Lock()
         self._turn = 0
         self._answered = time.monotonic()
+        self._stopped = threading.Event()
 
     @property
     def url(self) -> str:
         return ",".join(server.url for server in self.servers)
+
+    def go_on(self) -> None:
+        """Let questions wait for their answers, from here on."""
+        self._stopped.clear()
+
+    def stop(self) -> None:
+        """Let no question wait any longer: nobody is interested."""
+        self._stopped.set()
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         """Ask until there is an answer, or patience is at an end."""
@@ -54,17 +69,20 @@ class Client:
             pause = server.rests_until - time.monotonic()
             if pause > 0:  # nobody is ready
                 since = time.monotonic() - max(began, self._answered)
-                if since + pause > self.patience:
+                left = self.patience - since
+                if left <= 0 or self._stopped.is_set():
                     raise ServerAwayError(
                         f"{self.url} did not answer for {since:.0f} s ({server.trouble}); when it "
                         "is back, the same command with --resume goes on"
                     )
-                time.sleep(pause)
+                self._stopped.wait(min(pause, left))
                 continue
+            sent = time.monotonic()
             try:
                 found = server.post(path, content)
             except TryAgainError as trouble:
-                server.rest(trouble)
+                with self._lock:
+                    server.rest(trouble, sent)
             else:
                 server.wake()
                 self._answered = time.monotonic()
@@ -88,12 +106,15 @@ class Server:
     def __init__(self, url: str, connections: int = 64) -> None:
         import httpx2
 
-        key = os.environ.get(API_KEY)
+        key = os.environ.get(API_KEY, "").strip()
+        if not (key.isascii() and key.isprintable()):
+            raise PfesError(f"{API_KEY} has characters that no key has")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.url = url.rstrip("/")
         self.rests_until = -math.inf
         self.trouble: TryAgainError | None = None
         self._wait = FIRST_WAIT
+        self._rested = -math.inf
         self._transport_error = httpx2.TransportError
         self._secret = key
         try:
@@ -107,14 +128,20 @@ class Server:
         except (httpx2.InvalidURL, ValueError) as error:
             raise PfesError(f"{url}: {error}") from None
 
-    def rest(self, trouble: "TryAgainError") -> None:
-        """Leave the server alone, for longer than the last time."""
+    def rest(self, trouble: "TryAgainError", sent: float) -> None:
+        """Leave the server alone, for longer than the last time.
+
+        Of several questions that were under way when it failed, the first one counts.
+        """
+        if sent <= self._rested:
+            return
         if self.trouble is None:
             log.warning("%s: %s; asking again", self.url, trouble)
         self.trouble = trouble
         pause = max(trouble.wait or 0.0, self._wait * random.uniform(0.5, 1.5))
         self._wait = min(2 * self._wait, LONGEST_WAIT)
-        self.rests_until = time.monotonic() + pause
+        self._rested = time.monotonic()
+        self.rests_until = self._rested + pause
 
     def wake(self) -> None:
         """Note that the server has answered."""
@@ -125,7 +152,9 @@ class Server:
         try:
             answer = self._client.get(self.url + path)
         except self._transport_error as error:
-            raise ServerAwayError(f"nothing answers at {self.url} ({_reason(error)})") from None
+            raise ServerAwayError(
+                f"nothing answers at {self.url} ({self._reason(error)})"
+            ) from None
         return self._content(answer)
 
     def post(self, path: str, content: bytes) -> Any:
@@ -135,7 +164,7 @@ class Server:
                 self.url + path, content=content, headers={"Content-Type": "application/json"}
             )
         except self._transport_error as error:
-            raise TryAgainError(_reason(error)) from None
+            raise TryAgainError(self._reason(error)) from None
         if answer.status_code == 429 or answer.status_code >= 500:
             raise TryAgainError(f"status {answer.status_code}", _seconds(answer))
         return self._content(answer)
@@ -158,8 +187,15 @@ class Server:
             text = str(error.get("message", error) if isinstance(error, dict) else error)
         except (ValueError, AttributeError):
             text = str(answer.text)
-        text = " ".join(text.split())[:WORDS]
-        return text.replace(self._secret, "…") if self._secret else text
+        return self._shown(text)
+
+    def _reason(self, error: Exception) -> str:
+        return self._shown(str(error)) or type(error).__name__
+
+    def _shown(self, text: str) -> str:
+        """Return a text on one line, without the key, and not too long."""
+        text = " ".join(text.split())
+        return (text.replace(self._secret, "…") if self._secret else text)[:WORDS]
 
 
 class RefusedError(PfesError):
@@ -172,10 +208,6 @@ class TryAgainError(PfesError):
     def __init__(self, message: str, wait: float | None = None) -> None:
         super().__init__(message)
         self.wait = wait
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _seconds(answer: Any) -> float | None:

@@ -13,13 +13,12 @@ import numpy as np
 
 from pfes.errors import PfesError
 from pfes.models.base import Floats, Ints
-from pfes.models.client import PATIENCE, Client, RefusedError, Server, TryAgainError
+from pfes.models.client import PATIENCE, PREFIX, Client, RefusedError, Server, TryAgainError
 from pfes.models.embedding import load_embedding
 from pfes.models.load import load_tokenizer
 from pfes.tasks.batch import Batch
 from pfes.tasks.spec import Family
 
-PREFIX = "vllm:"
 ROWS = 32  # sequences in one request
 IN_FLIGHT = (1, 2, 4, 8)  # requests at once, to choose from
 ENOUGH = 1.05  # times as fast, for twice as many requests at once to be worth it
@@ -27,11 +26,6 @@ AGREE = 0.05  # between log-probabilities of the same tokens, given as tokens an
 TRIES = 3  # of a question whose answer does not have what was asked for
 SENTENCE = "The weather is fine today, and the sky is"
 START = "python -m vllm.entrypoints.openai.api_server --model … --enable-prompt-embeds"
-
-
-def is_served(name: str) -> bool:
-    """Say whether a model's name is a server's address."""
-    return name.startswith(PREFIX)
 
 
 @dataclass(frozen=True)
@@ -106,6 +100,7 @@ class ServedModel:
     def _in_order(self, ask: Any, parts: list[Any]) -> Iterator[Any]:
         """Ask with so many requests at once; yield the answers in the order of the parts."""
         waiting: list[Any] = []
+        self.client.go_on()
         try:
             for part in parts:
                 waiting.append(self._pool.submit(ask, part))
@@ -113,6 +108,9 @@ class ServedModel:
                     yield waiting.pop(0).result()
             while waiting:
                 yield waiting.pop(0).result()
+        except BaseException:  # also Ctrl-C: what waits in other threads would hold the process
+            self.client.stop()
+            raise
         finally:
             for future in waiting:
                 future.cancel()

@@ -39,11 +39,11 @@ def carry_out(
     store = open_store(out)
     for number in range(len(plan)) if numbers is None else numbers:
         planned = plan[number]
-        ended = store.result(planned.folder)
-        if ended is not None:
-            yield RunEvent(number, ended)
-            continue
         try:
+            ended = store.result(planned.folder)
+            if ended is not None:
+                yield RunEvent(number, ended)
+                continue
             if model is None or loaded != _needs(planned.config):
                 model, loaded, tested = _open(planned.config), _needs(planned.config), {}
             folder = store.open(planned.folder)
@@ -68,5 +68,8 @@ def _open(config: RunConfig) -> LanguageModel:
 
 def _needs(config: RunConfig) -> str:
     """Return what a loaded model depends on."""
-    names = ("model", "device", "dtype", "device_map", "trust_remote_code", "max_batch_tokens")
+    names = (
+        "model", "served_name", "tokenizer", "patience", "device", "dtype", "device_map",
+        "trust_remote_code", "max_batch_tokens", "engine", "workers", "threads",
+    )  # fmt: skip
     return repr([getattr(config, name) for name in names])

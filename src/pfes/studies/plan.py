@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pfes.config import BETA, PLACE, RunConfig, make_config
 from pfes.errors import PfesError
 from pfes.methods import get_method
+from pfes.models.client import PREFIX, is_served
 from pfes.tasks.spec import validation_message
 from pfes.yaml_file import read_yaml
 
@@ -137,4 +138,6 @@ def config_key(config: RunConfig) -> str:
     make every finished run another one.
     """
     content = config.model_dump(exclude=set(PLACE), exclude_defaults=True)
+    if is_served(config.model):
+        content["model"] = PREFIX  # which servers answer is a matter of place
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]

@@ -35,7 +35,11 @@ def carry_out_on_ray(
     asked = {}
     store = open_store(out)
     for number, planned in enumerate(plan):
-        ended = store.result(planned.folder)
+        try:
+            ended = store.result(planned.folder)
+        except PfesError as error:
+            yield RunEvent(number, error)
+            continue
         if ended is not None:
             yield RunEvent(number, ended)
         else:

@@ -40,9 +40,9 @@ class FolderStore:
     def keep(self, folder: RunFolder, now: bool = False) -> None:
         """Store what a run has written: soon, or `now`."""
 
-    def keep_report(self, place: Path) -> list[str]:
+    def keep_report(self, files: list[Path]) -> list[str]:
         """Store the files of a report; return where they are."""
-        return [str(path) for path in sorted(place.iterdir())]
+        return [str(path) for path in files]
 
     def report(self, name: str) -> Path:
         """Return a folder to write a report to."""
@@ -62,7 +62,6 @@ class RemoteStore(FolderStore):
 
         try:
             self._files, self._root = fsspec.url_to_fs(address)
-            self._files.makedirs(self._root, exist_ok=True)
         except (
             Exception
         ) as error:  # whatever the storage's own package raises, or that it is missing
@@ -102,10 +101,10 @@ class RemoteStore(FolderStore):
         if now:
             shutil.rmtree(folder.path, ignore_errors=True)
 
-    def keep_report(self, place: Path) -> list[str]:
-        for path in sorted(place.iterdir()):
-            self._put(path, f"{self._root}/{place.name}")
-        return [f"{self._address}/{place.name}/{path.name}" for path in sorted(place.iterdir())]
+    def keep_report(self, files: list[Path]) -> list[str]:
+        for path in files:
+            self._put(path, f"{self._root}/{path.parent.name}")
+        return [f"{self._address}/{path.parent.name}/{path.name}" for path in files]
 
     def _fetch(self, name: str, files: list[str]) -> None:
         (self.path / name).mkdir(parents=True, exist_ok=True)

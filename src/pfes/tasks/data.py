@@ -36,7 +36,10 @@ def read_file(path: Path) -> Iterator[Row]:
 
 
 class RowWriter:
-    """Writes rows to a CSV, TSV or JSONL file, which appears under its name when complete."""
+    """Writes rows to a CSV, TSV or JSONL file, which appears under its name when complete.
+
+    The first row's columns are those of a table; a row with others is an error, nothing is lost.
+    """
 
     def __init__(self, path: Path) -> None:
         if path.suffix not in WRITTEN:
@@ -45,33 +48,41 @@ class RowWriter:
         self.nested = path.suffix == ".jsonl"
         self._draft = path.with_name(path.name + ".tmp")
         self._table: csv.DictWriter[str] | None = None
+        self._count = 0
+
+    def __enter__(self) -> "RowWriter":
         try:
-            self._file = self._draft.open("w", encoding="utf-8", newline="")
+            self._file = self._draft.open("w", encoding="utf-8", errors="replace", newline="")
         except OSError as error:
-            raise PfesError(f"--out {path}: {error.strerror}") from None
+            raise PfesError(f"--out {self.path}: {error.strerror}") from None
+        return self
 
     def write(self, row: Row) -> None:
-        """Add a row; the first one's columns are the file's."""
+        """Add a row."""
+        self._count += 1
         try:
+            if None in row:
+                raise ValueError("it has more values than there are columns")
             if self.nested:
                 self._file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
                 return
             if self._table is None:
                 delimiter = "\t" if self.path.suffix == ".tsv" else ","
-                columns = [str(name) for name in row]
-                self._table = csv.DictWriter(
-                    self._file, columns, delimiter=delimiter, extrasaction="ignore"
-                )
+                self._table = csv.DictWriter(self._file, list(row), delimiter=delimiter)
                 self._table.writeheader()
             self._table.writerow(row)
         except OSError as error:
             raise PfesError(f"--out {self.path}: {error.strerror}") from None
+        except ValueError as error:
+            raise PfesError(f"--out {self.path}, row {self._count}: {error}") from None
 
-    def close(self) -> None:
-        """Complete the file."""
+    def __exit__(self, kind: object, *_: object) -> None:
         try:
             self._file.close()
-            self._draft.replace(self.path)
+            if kind is None:
+                self._draft.replace(self.path)
+            else:
+                self._draft.unlink(missing_ok=True)
         except OSError as error:
             raise PfesError(f"--out {self.path}: {error.strerror}") from None
 

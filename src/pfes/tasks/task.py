@@ -44,6 +44,11 @@ class Task:
         return self.spec.name
 
 
+def as_text(value: object) -> str:
+    """Return a value as text that every encoding takes: JSON may have halves of characters."""
+    return str(value).encode("utf-8", "replace").decode()
+
+
 def load_task(
     name: str | Path,
     shots: int = DEFAULT_SHOTS,
@@ -136,7 +141,7 @@ class _Split:
                         f"{place}: no {column!r}; its columns are "
                         f"{', '.join(str(key) for key in row if key is not None)}"
                     )
-            fields = {column: str(row[column]) for column in spec.fields}
+            fields = {column: as_text(row[column]) for column in spec.fields}
             if not any(text.strip() for text in fields.values()):
                 raise PfesError(f"{place}: empty text in {', '.join(spec.fields)}")
             label = label_key(row[spec.label])
