@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from pfes import Objective, load_model, load_task
+from pfes import Classifier, Objective, load_model, load_task
+from pfes.exports import export
+from pfes.folder import RunFolder
+from pfes.models.load import model_source
 from pfes.models.local import LocalModel
 from pfes.tasks.batch import encode
 
@@ -50,6 +53,39 @@ def test_packed_search_equals_plain_forward_passes(model: LocalModel) -> None:
             logits = model.module(inputs_embeds=inputs).logits[0, -1]
             expected = logits.log_softmax(-1)[list(objective.batch.words)]
             np.testing.assert_allclose(found[candidate, i], expected, atol=2e-4)
+
+
+def test_peft_labels_four_hundred_sentences_as_predict_does(
+    model: LocalModel, tmp_path: Path
+) -> None:
+    """Only transformers and PEFT on the one side, with what an export has; ours on the other."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    task = load_task("rotten-tomatoes", test_limit=400)
+    start = Objective(model, task, prompt_length=10).initial_prompt(init="text:Good or bad?")
+    prompt = start.reshape(10, -1) + 0.05 * np.random.default_rng(0).standard_normal((10, 576))
+    folder = RunFolder(tmp_path / "run")
+    folder.create()
+    folder.write_json(folder.config, {"model": model.name, "task": task.name})
+    about = {"model": model.name, "placement": "prefix", "task": task.spec.model_dump()}
+    folder.save_prompt(prompt.astype(np.float32), about)
+    export(folder.path, "peft", tmp_path / "adapter")
+    texts = [example.fields["text"] for example in task.test]
+    wanted = Classifier.from_run(tmp_path / "adapter", model).predict(texts).tolist()
+
+    base = model_source(model.name)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    adapted = PeftModel.from_pretrained(plain, tmp_path / "adapter").eval()
+    words = [tokenizer.encode(word)[0] for word in (" negative", " positive")]
+    found = []
+    for text in texts:
+        inputs = tokenizer(f"Review: {text}\nSentiment:", return_tensors="pt")
+        with torch.inference_mode():
+            found.append(str(int(adapted(**inputs).logits[0, -1, words].argmax())))
+    assert found == wanted
+    assert len(set(found)) == 2
 
 
 @pytest.mark.parametrize("name", GLUE)

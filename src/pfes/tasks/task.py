@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pfes.errors import PfesError
 from pfes.seeds import stream
-from pfes.tasks.data import Rows, read_splits
+from pfes.tasks.data import Row, Rows, read_splits
 from pfes.tasks.spec import TaskSpec, label_key, read_spec
 
 Places: TypeAlias = NDArray[np.int64]
@@ -64,12 +64,12 @@ def load_task(
     spec, base = read_spec(name)
     folder = None if data_dir is None else Path(data_dir)
     train_rows, test_rows = read_splits(spec.name, spec.dataset, base, folder)
-    training = _Split(spec, train_rows, "training data")
+    training = _Split(spec, train_rows, f"task {spec.name!r}, training data")
     if test_rows is None:
         pool, held_out = _hold_out(len(training), spec.dataset.holdout)
         testing = training
     else:
-        testing = _Split(spec, test_rows, "test data")
+        testing = _Split(spec, test_rows, f"task {spec.name!r}, test data")
         pool, held_out = np.arange(len(training)), np.arange(len(testing))
     if not len(held_out):
         raise PfesError(f"task {spec.name!r}: the test data has no examples")
@@ -112,8 +112,7 @@ class _Split:
     def __init__(self, spec: TaskSpec, rows: Rows, source: str) -> None:
         self._spec, self._rows, self._source = spec, rows, source
         self._index = {label: i for i, label in enumerate(spec.labels)}
-        labels = array("i", (example.label for example in self._examples()))
-        self.labels = np.array(labels, dtype=np.int64)
+        self.labels = np.array(array("i", (label for _, label in self._checked())), dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -121,36 +120,41 @@ class _Split:
     def take(self, *parts: Places) -> list[tuple[Example, ...]]:
         """Return the examples at places, for each list of places in its order."""
         wanted = set(np.concatenate(parts).tolist())
-        found = {i: example for i, example in enumerate(self._examples()) if i in wanted}
+        found = {
+            i: Example({column: as_text(row[column]) for column in self._spec.fields}, label)
+            for i, (row, label) in enumerate(self._checked())
+            if i in wanted
+        }
         try:
             return [tuple(found[i] for i in part.tolist()) for part in parts]
         except KeyError:
-            raise PfesError(
-                f"task {self._spec.name!r}, {self._source}: it changed while it was read"
-            ) from None
+            raise PfesError(f"{self._source}: it changed while it was read") from None
 
-    def _examples(self) -> Iterator[Example]:
-        spec = self._spec
+    def _checked(self) -> Iterator[tuple[Row, int]]:
+        """Yield the rows that count, each with its label."""
+        fields, column, where = self._spec.fields, self._spec.label, self._spec.dataset.where
         for number, row in enumerate(self._rows(), start=1):
-            if any(label_key(row.get(column, "")) != v for column, v in spec.dataset.where.items()):
+            if where and any(label_key(row.get(name, "")) != v for name, v in where.items()):
                 continue
-            place = f"task {spec.name!r}, {self._source}, row {number}"
-            for column in (*spec.fields, spec.label):
-                if row.get(column) is None:
-                    raise PfesError(
-                        f"{place}: no {column!r}; its columns are "
-                        f"{', '.join(str(key) for key in row if key is not None)}"
-                    )
-            fields = {column: as_text(row[column]) for column in spec.fields}
-            if not any(text.strip() for text in fields.values()):
-                raise PfesError(f"{place}: empty text in {', '.join(spec.fields)}")
-            label = label_key(row[spec.label])
-            if label not in self._index:
-                raise PfesError(
-                    f"{place}: label {label!r} has no word; "
-                    f"verbalizers has words for {', '.join(spec.labels)}"
-                )
-            yield Example(fields, self._index[label])
+            given = row.get(column)
+            label = None if given is None else self._index.get(label_key(given))
+            texts = [row.get(name) for name in fields]
+            if label is None or None in texts or not any(str(text).strip() for text in texts):
+                raise PfesError(f"{self._source}, row {number}: {self._trouble(row)}")
+            yield row, label
+
+    def _trouble(self, row: Row) -> str:
+        """Say what is wrong with a row."""
+        spec = self._spec
+        for column in (*spec.fields, spec.label):
+            if row.get(column) is None:
+                columns = ", ".join(str(key) for key in row if key is not None)
+                return f"no {column!r}; its columns are {columns}"
+        label = label_key(row[spec.label])
+        if label not in self._index:
+            words = ", ".join(spec.labels)
+            return f"label {label!r} has no word; verbalizers has words for {words}"
+        return f"empty text in {', '.join(spec.fields)}"
 
 
 def _hold_out(count: int, part: float) -> tuple[Places, Places]:
