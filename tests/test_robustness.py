@@ -25,6 +25,7 @@ from pfes.run import Event, read_config, run
 from pfes.saved import SavedPrompt
 from pfes.tasks import load_task
 from pfes.tasks.batch import Batch
+from tests.command import call
 from tests.stand_in import StandIn
 
 SMALL = {
@@ -170,8 +171,9 @@ def test_a_full_disk_leaves_a_run_that_goes_on(
     folders: Callable[[str], Path], task_file: Path, tmp_path: Path
 ) -> None:
     """The history reaches the largest size that the system lets a file have."""
-    whole = subprocess.run(start(folders("bert"), task_file, tmp_path / "whole"), timeout=120)
-    assert whole.returncode == 0
+    assert (
+        call(*start(folders("bert"), task_file, tmp_path / "whole")[len(COMMAND) :]).returncode == 0
+    )
     size = (tmp_path / "whole" / "checkpoint.safetensors").stat().st_size
     lines = (tmp_path / "whole" / "history.jsonl").stat().st_size
     limit = max(size, lines // 2) + 200
@@ -188,7 +190,7 @@ def test_a_full_disk_leaves_a_run_that_goes_on(
     assert done.returncode == 2
     last = done.stderr.splitlines()[-1]
     assert "history.jsonl cannot be written: File too large" in last
-    again = subprocess.run([*COMMAND, "search", "--out", str(tmp_path / "run"), "--resume"])
+    again = call("search", "--out", tmp_path / "run", "--resume")
     assert again.returncode == 0
     prompts = [(tmp_path / name / "prompt.safetensors").read_bytes() for name in ("whole", "run")]
     assert prompts[0] == prompts[1]
@@ -219,9 +221,7 @@ def test_a_place_that_cannot_be_written_is_one_line(
 ) -> None:
     (tmp_path / "file").write_text("")
     for out in (Path("/proc/pfes"), tmp_path / "file" / "run"):
-        done = subprocess.run(
-            start(folders("bert"), task_file, out), capture_output=True, text=True, timeout=120
-        )
+        done = call(*start(folders("bert"), task_file, out)[len(COMMAND) :])
         assert done.returncode == 2
         assert done.stderr.count("\n") == 1
         assert f"--out {out}" in done.stderr
@@ -239,8 +239,8 @@ def test_a_folder_belongs_to_one_process(
             if (out / "checkpoint.safetensors").exists():
                 break
             time.sleep(0.1)
-        resume = [*COMMAND, "search", "--out", str(out), "--resume", "--json"]
-        second = subprocess.run(resume, capture_output=True, text=True, timeout=120)
+        resume = ["search", "--out", str(out), "--resume", "--json"]
+        second = call(*resume)
         assert second.returncode == 2
         assert second.stderr.count("\n") == 1
         assert "is in use by another process" in second.stderr
@@ -252,7 +252,7 @@ def test_a_folder_belongs_to_one_process(
     lines = (out / "history.jsonl").read_text().splitlines()
     stored["budget"] = json.loads(lines[-1])["evaluations"] + 60
     (out / "config.json").write_text(json.dumps(stored))
-    third = subprocess.run(resume, capture_output=True, text=True, timeout=120)
+    third = call(*resume)
     assert third.returncode == 0, third.stderr
 
 
@@ -333,8 +333,7 @@ def test_strange_texts_are_texts(
     for ending in ("csv", "tsv", "jsonl"):
         source, target = tmp_path / "in.jsonl", tmp_path / f"out.{ending}"
         source.write_text("\n".join(json.dumps({"text": text}) for text in [*STRANGE, " "]))
-        command = [*COMMAND, "predict", str(out), "--file", str(source), "--out", str(target)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = call("predict", out, "--file", source, "--out", target)
         assert done.returncode == 0, done.stderr
         assert "1 rows have no text" in done.stderr
         from pfes.tasks.data import read_file

@@ -15,14 +15,14 @@ import pytest
 
 import pfes
 from pfes.analysis.projection import compare_spaces
+from tests import command
 
 COMMAND = [sys.executable, "-c", "from pfes.cli import main; main()", "analyze"]
 SMALL = "--budget 24 --population 6 --shots 4 --prompt-length 2 --eval-every 12"
 
 
 def call(*arguments: object) -> subprocess.CompletedProcess:
-    command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return command.call("analyze", *arguments)
 
 
 def check_files(done: subprocess.CompletedProcess, out: Path, name: str) -> dict:

@@ -1,31 +1,24 @@
 """What the tests of commands share: a command called in this process, a small search."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pfes.cli import main
+from tests.command import call
 
 Cli = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+def cli() -> Cli:
     """Run a command line in this process; return exit code, output and error output."""
 
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["pfes", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        output = capsys.readouterr()
-        return code, output.out, output.err
+    def run(*arguments: object) -> tuple[int, str, str]:
+        done = call(*arguments)
+        return done.returncode, done.stdout, done.stderr
 
-    return call
+    return run
 
 
 def search(model: Path, task: Path, out: Path, /, **changes: object) -> list[object]:

@@ -1,8 +1,6 @@
 """A model behind HTTP, against the same model here; every fault a server can have."""
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +18,7 @@ from pfes.objective import encode_for
 from pfes.tasks import load_task
 from pfes.tasks.batch import Batch
 from tests import tiny
+from tests.command import call as command
 from tests.models import server as faults
 from tests.models.server import FakeServer, serving
 
@@ -258,11 +257,6 @@ def test_several_servers_take_turns_and_stand_in_for_each_other(
         served = pfes.search(both, task_file, tokenizer=source, out=tmp_path / "run", **SMALL)
         np.testing.assert_array_equal(served.prompt, local.prompt)
         assert second.asked > before + 8
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess:
-    head = [sys.executable, "-c", "from pfes.cli import main; main()"]
-    return subprocess.run([*head, *arguments], capture_output=True, text=True, timeout=120)
 
 
 def test_predict_and_evaluate_go_through_the_server(

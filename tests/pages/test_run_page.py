@@ -1,8 +1,6 @@
 """The page of one search, in Chromium, and its command."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,9 +9,8 @@ import pytest
 
 import pfes
 from pfes.folder import RunFolder
+from tests.command import call
 from tests.pages.conftest import Opened
-
-COMMAND = [sys.executable, "-c", "from pfes.cli import main; main()"]
 
 
 @pytest.fixture
@@ -27,7 +24,7 @@ def run(folders: Callable[[str], Path], task_file: Path, tmp_path: Path) -> Path
 
 
 def test_the_page_says_what_the_run_found(run: Path, open_page: Callable[..., Opened]) -> None:
-    done = subprocess.run([*COMMAND, "report", str(run)], capture_output=True, text=True)
+    done = call("report", run)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(run / "report.html")
     result = json.loads((run / "result.json").read_text())
@@ -80,7 +77,7 @@ def test_a_run_that_has_not_ended_is_one_line(tmp_path: Path) -> None:
     begun.mkdir()
     (begun / "config.json").write_text("{}")
     for folder, words in ((tmp_path / "none", "holds no run"), (begun, "no result yet")):
-        done = subprocess.run([*COMMAND, "report", str(folder)], capture_output=True, text=True)
+        done = call("report", folder)
         assert done.returncode == 2
         assert words in done.stderr
         assert done.stderr.count("\n") == 1

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests import command
+
 ROWS = [
     {"method": "manual"},
     {"label": "SaES <b>", "method": "saes-id-cr"},
@@ -37,8 +39,7 @@ def study_file(folders, task_file: Path, tmp_path: Path) -> Path:
 
 
 def call(*arguments: object) -> subprocess.CompletedProcess:
-    command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return command.call("study", *arguments)
 
 
 def results(out: Path) -> dict[str, dict]:
@@ -68,7 +69,8 @@ def test_killed_mended_and_reported(study_file: Path, tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert len(results(parted)) >= 3
-    done = call("run", study_file, "--out", parted, "--jobs", 2)
+    jobs = [*COMMAND, "run", str(study_file), "--out", str(parted), "--jobs", "2"]
+    done = subprocess.run(jobs, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert results(whole) == results(parted)
 
@@ -133,8 +135,8 @@ def test_a_study_follows_its_parent_into_the_grave(study_file: Path, tmp_path: P
     content = yaml.safe_load(study_file.read_text())
     content["defaults"]["budget"] = 100_000
     study_file.write_text(yaml.safe_dump(content))
-    command = [*COMMAND, "run", str(study_file), "--out", str(tmp_path / "out"), "--jobs", "2"]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    jobs = [*COMMAND, "run", str(study_file), "--out", str(tmp_path / "out"), "--jobs", "2"]
+    process = subprocess.Popen(jobs, stderr=subprocess.DEVNULL)
     for _ in range(3000):
         if len(list(tmp_path.glob("out/*/history.jsonl"))) >= 2:
             break

@@ -1,0 +1,25 @@
+"""A command line, called in this process: a process of its own takes seconds to begin."""
+
+import contextlib
+import io
+import subprocess
+import sys
+from unittest import mock
+
+from pfes.cli import main
+
+
+def call(*arguments: object) -> subprocess.CompletedProcess:
+    """Run a command line as a shell would; return exit code, output and error output."""
+    words = ["pfes", *map(str, arguments)]
+    output, errors, code = io.StringIO(), io.StringIO(), 0
+    with (
+        mock.patch.object(sys, "argv", words),
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(errors),
+    ):
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+    return subprocess.CompletedProcess(words, code, output.getvalue(), errors.getvalue())
