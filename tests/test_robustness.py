@@ -256,6 +256,21 @@ def test_a_folder_belongs_to_one_process(
     assert third.returncode == 0, third.stderr
 
 
+@pytest.mark.parametrize("error", [NotImplementedError("flock"), OSError(95, "not supported")])
+def test_a_file_system_without_locks_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog, error: Exception
+) -> None:
+    import filelock
+
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", refuse)
+    with RunFolder(tmp_path).held():
+        pass
+    assert "no locks there" in caplog.text
+
+
 class Faulty(StandIn):
     """Answers NaN, or an infinity, for every third candidate."""
 

@@ -1,6 +1,7 @@
 """A run folder: the only state of a run, written so that a crash never leaves half a file."""
 
 import contextlib
+import errno
 import json
 import logging
 import math
@@ -18,6 +19,7 @@ from pfes.tensors import Arrays, pack, unpack
 
 DRAFT = ".tmp"
 LOCK = ".lock"
+NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)  # of a file system that has none
 
 log = logging.getLogger(__name__)
 
@@ -70,8 +72,10 @@ class RunFolder:
                 f"--out {self.path} is in use by another process: wait for its end, or choose "
                 "another folder"
             ) from None
-        except OSError as error:
-            raise PfesError(f"--out {self.path}: {error.strerror}") from None
+        except (OSError, NotImplementedError) as error:
+            if isinstance(error, OSError) and error.errno not in NO_LOCKS:
+                raise PfesError(f"--out {self.path}: {error.strerror}") from None
+            log.warning("%s: no locks there; let one process alone use it", self.path)
         try:
             yield
         finally:
