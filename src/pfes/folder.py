@@ -186,6 +186,8 @@ class RunFolder:
 
     def load_prompt(self) -> tuple[Floats, dict[str, Any]]:
         """Return the prompt, `(length, width)`, and what it was stored with."""
+        if not self.path.is_dir():
+            raise PfesError(f"{self.path} does not exist")
         if not self.prompt.exists():
             raise PfesError(f"{self.path} has no prompt: a run leaves one when it ends")
         arrays, about = unpack(self.prompt)

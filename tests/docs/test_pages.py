@@ -24,8 +24,9 @@ from tests.docs.pages import DOCS, PAGES, ROOT, Block, code_blocks
 
 LANGUAGES = {"python", "sh", "yaml", "csv", "text"}  # text: what is printed, and formulas
 FOREIGN = (  # commands of other programs, as far as they are shown
-    "pip install vllm", "vllm serve ", "python -m vllm.entrypoints.openai.api_server ",
-    "head=", "srun ", "sleep ",
+    "pip install vllm", "pip install peft", "vllm serve ",
+    "python -m vllm.entrypoints.openai.api_server ",
+    "head=", "srun ", "sleep ", "source .venv/bin/activate",
 )  # fmt: skip
 FOREIGN_OPTIONS = {"--enable-prompt-embeds", "--api-key"}  # vLLM's
 CLUSTER = ("--engine ray", "s3://")  # tests/engines and tests/studies run these
@@ -227,7 +228,7 @@ def test_a_wrong_command_is_found(command: str, message: str) -> None:
 def test_a_wrong_page_is_found(session: Session, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```sh\npfes evaluate runs/nowhere\n```\n")
-    with pytest.raises(AssertionError, match="has no prompt"):
+    with pytest.raises(AssertionError, match="does not exist"):
         session.follow(page)
     page.write_text("```python\nimport pfes\npfes.no_such_name\n```\n")
     with pytest.raises(AttributeError, match="no_such_name"):

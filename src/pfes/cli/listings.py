@@ -63,7 +63,7 @@ def check_task(
     if model is not None:
         from pfes.models.load import load_tokenizer
 
-        verbalizer_tokens(task.spec, load_tokenizer(model))
+        tokens = verbalizer_tokens(task.spec, load_tokenizer(model))
     print(
         f"{task.name}: {len(task.train)} training, {len(task.validation)} validation, "
         f"{len(task.test)} test examples"
@@ -75,17 +75,22 @@ def check_task(
         print(f"{family}: {filled!r} → {task.spec.verbalizers[label]!r} (label {label})")
     if model is None:
         print("Words were not checked against a tokenizer: add --model")
+    else:
+        words = zip(task.spec.verbalizers.values(), tokens, strict=True)
+        print("words, one token each: " + ", ".join(f"{word} ({token})" for word, token in words))
 
 
 def models() -> None:
     """List the embedded models and how to name others."""
-    from pfes.models.embedded import MODELS, is_cached
+    from pfes.models.embedded import MODELS, embedded_model, is_cached
 
     rows = [
         (name, model.description, "here" if is_cached(name) else f"{model.file.megabytes} MB")
         for name, model in MODELS.items()
     ]
     _print("Embedded models", ("name", "what", "download"), rows)
+    for name in filter(is_cached, MODELS):
+        print(f"{name} is in {embedded_model(name)}")
     print(
         "Any masked or causal language model goes too: --model FOLDER or --model OWNER/NAME (Hub)"
     )

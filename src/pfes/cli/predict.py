@@ -29,7 +29,9 @@ def predict(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="CSV, TSV or JSONL file to write: the rows and their labels"),
+        typer.Option(
+            "--out", help="CSV, TSV or JSONL file to write, or replace: the rows and their labels"
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object a line")] = False,
     trust_remote_code: Trust = False,
@@ -52,10 +54,13 @@ def predict(
         raise PfesError(f"--file {file}: no texts in it")
     if out is not None and file is not None and out.resolve() == file.resolve():
         raise PfesError(f"--out {out} is the file that is read")
-    clash = {"predicted", "probabilities"} & first[0].keys()
+    own = {"predicted", "probabilities", *(f"p_{label}" for label in spec.labels)}
+    clash = own & first[0].keys()
     if out is not None and clash:
         raise PfesError(f"--file {file} has a column {clash.pop()!r}, which --out would lose")
     writing = nullcontext(None) if out is None else RowWriter(out)
+    if sys.stderr.isatty():
+        print("loading model", file=sys.stderr)
     classifier = Classifier.from_run(folder, trust_remote_code=trust_remote_code)
     unlabelled = 0
     # what is printed is progress enough; and a bar would take the lines for its own
