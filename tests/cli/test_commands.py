@@ -121,6 +121,15 @@ def test_predict_from_files_agrees_with_text(cli: Cli, finished: Path, tmp_path:
     assert shown[0].count("\n") == 2
 
 
+def test_a_prompt_that_does_harm_is_said(cli: Cli, finished: Path) -> None:
+    for interval, said in (((-0.5, -0.1), True), ((-0.5, 0.1), False)):
+        result = json.loads((finished / "result.json").read_text())
+        result["intervals"]["gain"] = interval
+        (finished / "result.json").write_text(json.dumps(result))
+        shown = cli("search", "--out", finished, "--resume")[1]
+        assert ("The template alone is better" in shown) == said
+
+
 def test_predict_writes_whole_files_or_none(cli: Cli, finished: Path, tmp_path: Path) -> None:
     source, target = tmp_path / "in.csv", tmp_path / "out.csv"
     source.write_text("text\na great film\ndull\n")

@@ -49,6 +49,11 @@ def show_result(result: Result, folder: RunFolder, as_json: bool) -> None:
         console.print(f"β = {result.beta:g}, of {tried}", highlight=False)
     if result.text is not None:
         console.print(f"Prompt: {result.text!r}", highlight=False, markup=False)
+    if high < 0:  # of the gain
+        console.print(
+            "The template alone is better on these examples: try another --init, or more --budget.",
+            highlight=False,
+        )
     console.print(f"Run folder: {folder.path}", highlight=False, soft_wrap=True)
 
 
