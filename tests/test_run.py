@@ -2,7 +2,6 @@
 
 import json
 import multiprocessing
-import os
 import random
 import signal
 import time
@@ -269,20 +268,3 @@ def test_text_start_sets_the_length(task_file: Path, tmp_path: Path) -> None:
     )
     assert isinstance(result, Result)
     assert result.prompt.shape == (3, 6)
-
-
-def test_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch) -> None:
-    folder = RunFolder(tmp_path)
-    folder.save_checkpoint({"n": 1, "x": np.ones(3)})
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(PfesError, match="No space left"):
-        folder.save_checkpoint({"n": 2, "x": np.zeros(3)})
-    monkeypatch.undo()
-    state = folder.load_checkpoint()
-    assert state is not None
-    assert state["n"] == 1
-    assert state["x"].tolist() == [1, 1, 1]
