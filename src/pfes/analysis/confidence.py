@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 from pfes.analysis.artefacts import Artefacts
 from pfes.analysis.runs import Group, read_groups
@@ -21,6 +22,7 @@ class Confidence:
     """Means over the seeds of a group."""
 
     label: str
+    method: str
     task: str
     model: str
     regularized: bool
@@ -32,8 +34,9 @@ class Confidence:
 
 
 def confidence_analysis(paths: list[Path], out: Path) -> list[Path]:
-    """Compare saved runs; return the files."""
+    """Compare saved runs, those of one model and task side by side; return the files."""
     found = [_measure(group) for group in read_groups(paths)]
+    found.sort(key=lambda one: (one.model, one.task, one.regularized, one.label))
     artefacts = Artefacts(out, NAME)
     artefacts.write({"runs": [str(path) for path in paths]}, {"groups": [asdict(f) for f in found]})
     _draw(found, artefacts.figure)
@@ -46,6 +49,7 @@ def _measure(group: Group) -> Confidence:
     ranks = [result.rank for result in results if result.rank is not None]
     return Confidence(
         group.label,
+        results[0].method,
         group.task,
         group.model,
         get_method(results[0].method).regularized,
@@ -98,29 +102,47 @@ def _words(found: list[Confidence]) -> Iterator[str]:
     )
     if any(one.rank is None for one in found):
         yield "A model behind a service does not show ranks: R is missing there."
-    for task, model in dict.fromkeys((one.task, one.model) for one in found):
-        own = [one for one in found if (one.task, one.model) == (task, model)]
-        plain = [one.probability for one in own if not one.regularized]
-        tuned = [one.probability for one in own if one.regularized]
-        if plain and tuned:
-            factor = mean(tuned) / mean(plain)
-            yield f"{task}, {model}: with the regulariser P is {factor:.1f} times as high."
+    plain = {(one.model, one.task, one.method): one for one in found if not one.regularized}
+    for one in found:
+        other = plain.get((one.model, one.task, one.method.removesuffix("-cr")))
+        if one.regularized and other is not None:
+            factor = one.probability / other.probability
+            yield (
+                f"{one.task}, {one.model}: P of {one.label} is {factor:.1f} times that of "
+                f"{other.label}."
+            )
 
 
 def _draw(found: list[Confidence], path: Path) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.0, 0.9 + 0.28 * len(found)), layout="constrained")
-    left, middle, right = figure.subplots(1, 3, sharey=True)
+    figure = Figure(figsize=(7.0, 1.1 + 0.24 * len(found)), layout="constrained")
+    places = figure.subplots(1, 3, sharey=True)
+    looks = {False: (BLUE, "o", "without"), True: (ORANGE, "D", "with the regulariser")}
+    for row, one in enumerate(found):
+        color, marker, label = looks[one.regularized]
+        style: dict[str, Any] = {"color": color, "ms": 5, "lw": 1.3}
+        values = (one.metric, one.probability, one.rank)
+        for place, value in zip(places, values, strict=True):
+            if value is not None:
+                place.plot(value, row, marker, label=label, **style)
+        if one.deviation is not None:
+            reach = [one.metric - one.deviation, one.metric + one.deviation]
+            places[0].plot(reach, [row, row], "-", **style)
+    for place, name in zip(places, ("metric (%)", "P (log)", "R (log)"), strict=True):
+        place.set_xlabel(name)
+        place.grid(axis="both", color="0.9", lw=0.6)
+        for row in range(1, len(found)):  # a line between models and tasks
+            if (found[row].model, found[row].task) != (found[row - 1].model, found[row - 1].task):
+                place.axhline(row - 0.5, color="0.5", lw=0.8)
+    for place in places[1:]:
+        place.set_xscale("log")
     names = [f"{one.label} · {one.task} · {one.model}" for one in found]
-    colors = [ORANGE if one.regularized else BLUE for one in found]
-    errors = [one.deviation or 0 for one in found]
-    left.barh(names, [one.metric for one in found], xerr=errors, color=colors)
-    left.set_xlabel("metric (%)")
-    middle.barh(names, [one.probability for one in found], color=colors)
-    middle.set_xlabel("P")
-    right.barh(names, [one.rank or 0 for one in found], color=colors)
-    right.set_xlabel("R")
-    left.invert_yaxis()
-    left.tick_params(axis="y", labelsize=7)
+    places[0].set_yticks(range(len(found)), names, fontsize=7)
+    places[0].set_ylim(len(found) - 0.5, -0.5)
+    handles, labels = places[0].get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    figure.legend(
+        once.values(), once, loc="outside lower center", ncols=2, frameon=False, fontsize=8
+    )
     figure.savefig(path, dpi=200)

@@ -18,7 +18,9 @@ NAME = "convergence"
 class Course:
     """How one group's loss fell: medians over seeds at the same numbers of evaluations."""
 
-    name: str
+    label: str
+    task: str
+    model: str
     seeds: int
     evaluations: list[int]
     seconds: list[float]
@@ -41,17 +43,19 @@ def _course(group: Group) -> Course | None:
     if not all(histories):
         return None
     ends, medians = medians_over_seeds(histories, ["seconds", "best_loss"])
-    return Course(group.name, len(histories), ends, medians["seconds"], medians["best_loss"])
+    kind = (group.label, group.task, group.model)
+    return Course(*kind, len(histories), ends, medians["seconds"], medians["best_loss"])
 
 
 def _sheet(found: list[Course]) -> Sheet:
     lines = []
     for one in found:
         values = (one.evaluations[-1], one.seconds[-1], one.losses[0], one.losses[-1], one.seeds)
-        texts = (f"{values[0]}", f"{values[1]:.1f}", f"{values[2]:.4f}", f"{values[3]:.4f}")
-        entries = [Entry(text, value) for text, value in zip(texts, values, strict=False)]
-        lines.append((one.name, (*entries, Entry(str(one.seeds), one.seeds))))
-    head = ("", "evaluations", "seconds", "first loss", "last loss", "seeds")
+        formats = ("{}", "{:.1f}", "{:.4f}", "{:.4f}", "{}")
+        texts = [form.format(value) for form, value in zip(formats, values, strict=True)]
+        entries = [Entry(text, value) for text, value in zip(texts, values, strict=True)]
+        lines.append((one.label, (Entry(one.task, None), Entry(one.model, None), *entries)))
+    head = ("", "task", "model", "evaluations", "seconds", "first loss", "last loss", "seeds")
     return Sheet("Best training loss so far, median over seeds", head, tuple(lines))
 
 
@@ -60,17 +64,34 @@ def _words(found: list[Course]) -> Iterator[str]:
 
 
 def _draw(found: list[Course], path: Path) -> None:
+    """Draw a row for each model and task, a line for each method."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullLocator
 
-    figure = Figure(figsize=(7.0, 3.0 + 0.12 * len(found)), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    for number, one in enumerate(found):
+    rows = list(dict.fromkeys((one.task, one.model) for one in found))
+    labels = list(dict.fromkeys(one.label for one in found))
+    height = 0.6 + 2.2 * len(rows) + 0.12 * len(labels)
+    figure = Figure(figsize=(7.0, height), layout="constrained")
+    places = figure.subplots(len(rows), 2, sharey="row", squeeze=False)
+    lines = {}
+    for one in found:
+        number = labels.index(one.label)
         style = STYLES[number // len(COLORS) % len(STYLES)]
         color = COLORS[number % len(COLORS)]
-        left.plot(one.evaluations, one.losses, style, color=color, lw=1.4, label=one.name)
+        left, right = places[rows.index((one.task, one.model))]
+        [line] = left.plot(one.evaluations, one.losses, style, color=color, lw=1.4)
         right.plot(one.seconds, one.losses, style, color=color, lw=1.4)
-    left.set_xlabel("function evaluations")
-    right.set_xlabel("seconds")
-    left.set_ylabel("best training loss")
-    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=7)
+        lines[one.label] = line
+    for (left, right), (task, model) in zip(places, rows, strict=True):
+        left.set_title(f"{task} · {model}", fontsize=9)
+        left.set_ylabel("best training loss (log)")
+        left.set_yscale("log")
+        left.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+        left.yaxis.set_major_formatter("{x:g}")
+        left.yaxis.set_minor_locator(NullLocator())
+        left.set_xlabel("function evaluations")
+        right.set_xlabel("seconds")
+    figure.legend(
+        lines.values(), lines, loc="outside lower center", ncols=3, frameon=False, fontsize=8
+    )
     figure.savefig(path, dpi=200)

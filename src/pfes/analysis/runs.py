@@ -20,10 +20,6 @@ class Group:
     label: str  # method, and β where it has one
     runs: tuple[tuple[RunFolder, Result], ...]
 
-    @property
-    def name(self) -> str:
-        return f"{self.label} · {self.task} · {self.model}"
-
 
 def read_groups(paths: Iterable[Path]) -> list[Group]:
     """Read finished runs, in the order given."""
