@@ -52,7 +52,7 @@ def study_convergence(panels: list[Panel], path: Path) -> None:
     """Draw, for each model and task, the median over seeds of the best loss of every row."""
     from matplotlib.figure import Figure
 
-    columns = min(3, len(panels))
+    columns = 2 if len(panels) == 4 else min(3, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(1.2 + 3.4 * columns, 0.8 + 2.6 * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).flatten()
