@@ -11,7 +11,12 @@ from sklearn.neighbors import NearestNeighbors
 
 import pfes
 from pfes.analysis import neighbours
-from pfes.analysis.dimension import estimates, gaussian_estimates, local_dimensions
+from pfes.analysis.dimension import (
+    estimates,
+    gaussian_estimates,
+    local_dimensions,
+    noise_dimensions,
+)
 from pfes.analysis.neighbours import nearest
 
 
@@ -74,6 +79,13 @@ def test_the_estimate_is_that_of_scikit_dimension(
     assert own == pytest.approx(reference.dimension_, rel=1e-6)
 
 
+def test_cosine_estimates_are_half_of_euclidean_ones_of_the_directions() -> None:
+    points = cloud(300, 8)
+    directions = points / np.linalg.norm(points, axis=1, keepdims=True)
+    cosine = pfes.intrinsic_dimension(points, k=10)
+    assert 2 * cosine == pytest.approx(pfes.intrinsic_dimension(directions, 10, "euclidean"))
+
+
 @pytest.mark.parametrize(("dimension", "error"), [(2, 0.06), (5, 0.06), (10, 0.14), (20, 0.25)])
 def test_balls_of_known_dimension(dimension: int, error: float) -> None:
     """The bias is the known one: small in few dimensions, downwards at the edge in many."""
@@ -129,3 +141,23 @@ def test_mistakes() -> None:
         pfes.intrinsic_dimension(cloud(10, 3), k=10)
     with pytest.raises(ValueError, match="k must be"):
         local_dimensions(np.ones((4, 5)), 1)
+
+
+def test_noise_of_few_dimensions_is_told_by_noise() -> None:
+    """Also where so few points make the estimate itself far too small."""
+    turn = np.linalg.qr(cloud(500, 500, seed=1))[0][:120]
+    found = estimates(nearest(cloud(400, 120) @ turn, 20), [5, 20])
+    assert all(2 * one.value < 0.75 * 120 for one in found)
+    same = noise_dimensions(found, 400, 500, "none")
+    assert same == [pytest.approx(120, rel=0.15), pytest.approx(120, rel=0.15)]
+
+
+def test_noise_of_all_dimensions_is_not_told() -> None:
+    found = gaussian_estimates(100, 400, [5, 20], "none")
+    assert noise_dimensions(found, 100, 300, "none") == [None, None]
+
+
+def test_a_line_is_noise_of_two_dimensions() -> None:
+    angles = np.linspace(0, 6, 100) ** 1.5
+    found = estimates(nearest(np.stack([np.cos(angles), np.sin(angles)], axis=1), 5), [5])
+    assert noise_dimensions(found, 100, 50, "none") == [pytest.approx(2, rel=0.2)]

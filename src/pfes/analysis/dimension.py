@@ -1,7 +1,9 @@
 """How many dimensions a cloud of points has: maximum likelihood, by Levina and Bickel (2004)."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,14 +21,17 @@ from pfes.analysis.neighbours import (
 from pfes.seeds import stream
 
 RESAMPLES = 1000
+GRID = 60  # dimensions of noise to compare with: each 1.2 times the one before, up to 51,200
 
 
 def intrinsic_dimension(points: ArrayLike, k: int = 20, metric: Metric = "cosine") -> float:
     """Estimate the intrinsic dimension of points `(n, d)` from their `k` nearest neighbours.
 
     The mean over points of the maximum-likelihood estimate at each (Levina and Bickel 2004). Points
-    at no distance from another count once. Of a cloud that fills its space it gives the dimension
-    of that, up to where so few points cannot tell: compare with `gaussian_estimates`.
+    at no distance from another count once. Of a cloud that fills its space the Euclidean estimate
+    is the dimension of that, up to where so few points cannot tell: compare with
+    `gaussian_estimates`. The cosine distance, 1 − cos, is half of a squared distance between
+    directions, so its estimate is half of the Euclidean one of the directions.
     """
     cloud: Points = np.asarray(points)
     if cloud.ndim != 2 or not np.issubdtype(cloud.dtype, np.floating):
@@ -82,3 +87,32 @@ def gaussian_estimates(
         for start in range(0, dimension, COLUMNS)
     )
     return estimates(nearest_of_blocks(blocks, max(ks), "cosine", standard), ks)
+
+
+def noise_dimensions(
+    found: Sequence[Estimate], points: int, limit: int, standard: Standard, seed: int = 0
+) -> list[float | None]:
+    """Return, for each estimate, the dimension of isotropic noise that gives the same one.
+
+    That takes out of an estimate what so few points do to it. None stands where noise of `limit`
+    dimensions has no more: at the ceiling, nothing can be told.
+    """
+    ks = [one.k for one in found]
+    sizes = sorted({*np.geomspace(2, limit, GRID).round().astype(int).tolist(), limit})
+
+    @cache
+    def of_noise(size: int) -> list[float]:
+        return [one.value for one in gaussian_estimates(points, size, ks, standard, seed)]
+
+    made: list[float | None] = []
+    for number, one in enumerate(found):
+        above = bisect_left(sizes, one.value, key=lambda size: of_noise(size)[number])
+        if above == len(sizes):
+            made.append(None)
+        elif above == 0:
+            made.append(float(sizes[0]))
+        else:
+            around = sizes[above - 1 : above + 1]
+            values = [of_noise(size)[number] for size in around]
+            made.append(float(np.exp(np.interp(np.log(one.value), np.log(values), np.log(around)))))
+    return made

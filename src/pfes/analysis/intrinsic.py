@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pfes.analysis.artefacts import Artefacts
-from pfes.analysis.dimension import estimates, gaussian_estimates
+from pfes.analysis.dimension import Estimate, estimates, gaussian_estimates, noise_dimensions
 from pfes.analysis.gradients import GradientFile, collect_gradients
 from pfes.analysis.neighbours import Standard, nearest
 from pfes.assemble import load_run_task, open_model
@@ -20,6 +20,7 @@ from pfes.sheets import Entry, Sheet, figure_text
 
 NAME = "intrinsic-dimension"
 MODEL_SETTINGS = ("model", "task", "seed", "shots")  # of a run's config, that the numbers depend on
+AS_NOISE = "as_noise"  # dimensions of noise that gives the same estimates
 CEILING = 0.9  # part of the Gaussian estimate from which on a cloud is not told from noise
 
 
@@ -74,6 +75,11 @@ def intrinsic_dimension_analysis(
             if not keep:
                 file.delete()
     shown = {length: found[str(length)] for length in sorted(grid.lengths)}
+    for length, figures in shown.items():
+        if AS_NOISE not in figures:
+            yield Stage(f"noise that gives the same, l = {length}")
+            figures[AS_NOISE] = _as_noise(figures, grid, config.seed)
+            artefacts.write(settings, {"lengths": found})
     draw(shown, config, artefacts.figure)
     title = f"Intrinsic dimension: {config.task}, {Path(config.model).name}"
     yield artefacts.tabulate(title, words(shown, grid), [sheet(shown, grid)])
@@ -92,6 +98,12 @@ def _estimate(file: GradientFile, grid: Grid, seed: int) -> dict[str, Any]:
     }
 
 
+def _as_noise(figures: dict[str, Any], grid: Grid, seed: int) -> list[float | None]:
+    own = [Estimate(**one) for one in figures["estimates"]]
+    points = grid.samples - figures["duplicates"]
+    return noise_dimensions(own, points, figures["dimension"], grid.standard, seed)
+
+
 def sheet(found: dict[int, Any], grid: Grid) -> Sheet:
     """Return the table: prompt lengths down, numbers of neighbours across."""
     lines = []
@@ -101,14 +113,31 @@ def sheet(found: dict[int, Any], grid: Grid) -> Sheet:
             low, high = own["interval"]
             text = f"{own['value']:.1f} ({low:.1f} – {high:.1f}); {noise['value']:.1f}"
             entries.append(Entry(text, own["value"]))
+        entries.append(Entry(_range(figures), None))
         entries.append(Entry(str(figures["duplicates"]), figures["duplicates"]))
         lines.append((str(length), tuple(entries)))
-    head = ("prompt length", "d", *(f"k = {k}" for k in grid.neighbours), "duplicates")
+    head = (
+        "prompt length",
+        "d",
+        *(f"k = {k}" for k in grid.neighbours),
+        "as noise of",
+        "duplicates",
+    )
     caption = (
         f"Estimate from {grid.samples} gradients (95 % bootstrap interval over points); behind the "
-        "semicolon the estimate of isotropic Gaussian points of the same number and dimension."
+        "semicolon the estimate of isotropic Gaussian points of the same number and dimension; as "
+        "noise of: how many dimensions such points have that give the same estimates."
     )
     return Sheet(caption, head, tuple(lines))
+
+
+def _range(figures: dict[str, Any]) -> str:
+    """Return the dimensions of noise that gives the same estimates, over all k."""
+    known = [value for value in figures[AS_NOISE] if value is not None]
+    if len(known) < len(figures[AS_NOISE]):
+        return f"{min(known):.0f} or more" if known else "not told"
+    low, high = f"{min(known):.0f}", f"{max(known):.0f}"
+    return low if low == high else f"{low} – {high}"
 
 
 def words(found: dict[int, Any], grid: Grid) -> Iterator[str]:
@@ -127,6 +156,11 @@ def words(found: dict[int, Any], grid: Grid) -> Iterator[str]:
         f"{grid.samples} points cannot show more dimensions than that, whatever they have: an "
         "estimate near the noise's is the estimator's own ceiling."
     )
+    yield (
+        "Distances are cosine distances, as in the paper. They grow with the square of the one "
+        "between directions, so all estimates, noise's too, are half of the number of dimensions "
+        "that the directions take up."
+    )
     if low >= CEILING:
         yield (
             "All estimates are at that ceiling. They do not show that the gradients have few "
@@ -136,6 +170,11 @@ def words(found: dict[int, Any], grid: Grid) -> Iterator[str]:
         yield (
             "All estimates are below that ceiling, so the gradients do concentrate: neighbours are "
             "nearer than noise would have them. The figures are lower bounds of the dimension."
+        )
+        same = ", ".join(f"{_range(figures)} (l = {length})" for length, figures in found.items())
+        yield (
+            "What so few points do to an estimate, they do to that of noise, too. Noise gives the "
+            f"same estimates if it has so many dimensions: {same}."
         )
     else:
         yield (
