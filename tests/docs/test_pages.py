@@ -173,7 +173,7 @@ class Session:
         words = shlex.split(text)[1:]
         found, _ = pages.find_command(words)
         taken = pages.option_names(found)
-        settings = SMALL | {"jobs": 1, "seeds": 0, "data_dir": "glue"}
+        settings = SMALL | {"jobs": 1, "seeds": 0, "samples": 60, "data_dir": "glue"}
         if "auto" in words:
             settings["budget"] = 60  # five values in three rounds of whole generations
         if "--resume" not in words and words[0] in ("search", "analyze", "study"):
