@@ -157,7 +157,8 @@ def test_noise_of_all_dimensions_is_not_told() -> None:
     assert noise_dimensions(found, 100, 300, "none") == [None, None]
 
 
-def test_a_line_is_noise_of_two_dimensions() -> None:
+@pytest.mark.parametrize(("standard", "least"), [("none", 2), ("coordinate", 2), ("vector", 3)])
+def test_a_line_is_noise_of_the_fewest_dimensions(standard: str, least: int) -> None:
     angles = np.linspace(0, 6, 100) ** 1.5
     found = estimates(nearest(np.stack([np.cos(angles), np.sin(angles)], axis=1), 5), [5])
-    assert noise_dimensions(found, 100, 50, "none") == [pytest.approx(2, rel=0.2)]
+    assert noise_dimensions(found, 100, 50, standard) == [pytest.approx(least, rel=0.2)]

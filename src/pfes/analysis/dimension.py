@@ -98,7 +98,8 @@ def noise_dimensions(
     dimensions has no more: at the ceiling, nothing can be told.
     """
     ks = [one.k for one in found]
-    sizes = sorted({*np.geomspace(2, limit, GRID).round().astype(int).tolist(), limit})
+    least = 3 if standard == "vector" else 2  # centring takes a dimension; a line has no directions
+    sizes = sorted({*np.geomspace(least, limit, GRID).round().astype(int).tolist(), limit})
 
     @cache
     def of_noise(size: int) -> list[float]:
