@@ -130,6 +130,18 @@ def test_a_run_that_cannot_be_made_is_reported_and_the_rest_goes_on(
     assert "–" in (tmp_path / "out/report-tiny/table.md").read_text()
 
 
+def test_a_task_that_cannot_be_read_ends_it_before_the_first_run(
+    study_file: Path, tmp_path: Path
+) -> None:
+    content = yaml.safe_load(study_file.read_text())
+    known = content["tasks"][0]
+    done = call("run", study_file, "--tasks", f"{known},sst-2", "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert done.stderr.startswith("pfes: unknown task 'sst-2'")
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.glob("out/*"))
+
+
 def test_a_study_follows_its_parent_into_the_grave(study_file: Path, tmp_path: Path) -> None:
     """Workers of a killed study stop by themselves."""
     content = yaml.safe_load(study_file.read_text())

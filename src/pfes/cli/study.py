@@ -69,9 +69,15 @@ def carry_out_here(plan: "list[PlannedRun]", out: str | Path, jobs: int) -> "Ite
 
 
 def show(name: str, plan: "list[PlannedRun]", out: str | Path, events: "Iterator[RunEvent]") -> int:
-    """Show a study to its end, under one table; return how many runs failed."""
-    from pfes.cli.study_display import follow_study
+    """Show a study to its end, under one table; return how many runs failed.
 
+    A task that cannot be read ends it before the first run.
+    """
+    from pfes.cli.study_display import follow_study
+    from pfes.tasks.spec import read_spec
+
+    for task in dict.fromkeys(run.config.task for run in plan):
+        read_spec(task)
     started = time.perf_counter()
     try:
         failed = follow_study(name, plan, events)
