@@ -26,6 +26,7 @@ KEYS = {
     "method", "model", "task", "seed", "metric", "zero_shot", "initial", "validation", "test",
     "train_loss", "evaluations", "seconds_per_evaluation", "probability", "rank",
 }  # fmt: skip
+FIELDS = (Result.model_fields.keys() | Result.model_computed_fields.keys()) - {"prompt"}
 
 
 def settings(task_file: Path, **changes: object) -> dict:
@@ -52,8 +53,11 @@ def test_every_search_runs_and_improves(
     assert isinstance(result, Result)
     assert result.train_loss < result.initial_train_loss
     stored = json.loads((tmp_path / "run/result.json").read_text())
-    assert set(stored) == set(Result.model_fields) - {"prompt"} >= KEYS
+    assert set(stored) == FIELDS >= KEYS
     assert stored["evaluations"] == 300
+    assert stored["added"] == stored["test"] - stored["initial"]
+    low, high = stored["intervals"]["added"]
+    assert low <= stored["added"] <= high
     assert stored["rank"] is None  # the stand-in does not show ranks, and nothing is invented
     assert stored["beta"] == stored["config"]["beta"] == (1.0 if method.endswith("-cr") else None)
     assert stored["config"]["sigma0"] == 0.3
@@ -66,10 +70,11 @@ def test_methods_without_a_search_leave_the_same_result(
 ) -> None:
     *_, result = start(task_file, tmp_path / "run", method=method)
     stored = json.loads((tmp_path / "run/result.json").read_text())
-    assert set(stored) == set(Result.model_fields) - {"prompt"}
+    assert set(stored) == FIELDS
     assert stored["evaluations"] == 0
     assert stored["seconds_per_evaluation"] is None
     assert stored["initial"] == stored["zero_shot"]
+    assert "added" not in stored["intervals"]
     assert (stored["test"] == stored["zero_shot"]) or method == "icl"
     assert isinstance(result, Result)
     assert result.prompt.shape == (0, StandIn.width)

@@ -73,6 +73,8 @@ def finish(
         scores["initial"], losses["initial"] = scores["zero_shot"], losses["zero_shot"]
     intervals = {name: interval(value) for name, value in scores.items()}
     intervals["gain"] = interval(scores["test"], scores["zero_shot"])
+    if found.initial is not None:
+        intervals["added"] = interval(scores["test"], scores["initial"])
     result = Result(
         method=config.method,
         model=config.model,
@@ -82,7 +84,6 @@ def finish(
         **{name: value.metric for name, value in scores.items()},
         **found.figures,
         intervals=intervals,
-        gain=scores["test"].metric - scores["zero_shot"].metric,
         train_loss=losses["test"],
         initial_train_loss=losses["initial"],
         probability=scores["test"].probability,

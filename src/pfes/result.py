@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field
 
 from pfes.halving import Trial
 from pfes.models.base import Floats
@@ -30,8 +30,8 @@ class Result(BaseModel):
     """The figures of a run; its fields are those of `result.json`.
 
     `zero_shot`, `initial` and `test` are the task's metric on the test set: of the template alone,
-    of the untouched initial prompt, and of the prompt that was found. What the search added is
-    `test − initial`.
+    of the untouched initial prompt, and of the prompt that was found. `gain` and `added` have
+    intervals of paired differences, `added` where there was a search.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
@@ -46,7 +46,6 @@ class Result(BaseModel):
     validation: float = Field(description="metric of the found prompt on the validation set")
     test: float
     intervals: dict[str, Interval] = Field(description="95 % bootstrap intervals on the test set")
-    gain: float = Field(description="test − zero_shot; its interval is of the paired difference")
     train_loss: Number = Field(description="loss of the found prompt on the training examples")
     initial_train_loss: Number
     evaluations: int = Field(description="function evaluations spent")
@@ -71,3 +70,15 @@ class Result(BaseModel):
         repr=False,
         description="the found prompt, (length, width)",
     )
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def gain(self) -> float:
+        """What prompt and search give together: test − zero_shot."""
+        return self.test - self.zero_shot
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def added(self) -> float:
+        """What the search gives to its start: test − initial."""
+        return self.test - self.initial

@@ -128,6 +128,8 @@ def test_a_prompt_that_does_harm_is_said(cli: Cli, finished: Path) -> None:
         (finished / "result.json").write_text(json.dumps(result))
         shown = cli("search", "--out", finished, "--resume")[1]
         assert ("The template alone is better" in shown) == said
+        for row in ("found − zero-shot", "found − initial prompt"):
+            assert row in shown
 
 
 def test_predict_writes_whole_files_or_none(cli: Cli, finished: Path, tmp_path: Path) -> None:

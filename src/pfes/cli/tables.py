@@ -13,6 +13,7 @@ ROWS = {
     "initial": "initial prompt",
     "test": "found prompt",
 }
+DIFFERENCES = {"gain": "found − zero-shot", "added": "found − initial prompt"}
 
 
 def show_result(result: Result, folder: RunFolder, as_json: bool) -> None:
@@ -29,8 +30,10 @@ def show_result(result: Result, folder: RunFolder, as_json: bool) -> None:
         low, high = result.intervals[key]
         style = "bold" if key == "test" else None
         table.add_row(label, f"{getattr(result, key):.4f}", f"{low:.4f} – {high:.4f}", style=style)
-    low, high = result.intervals["gain"]
-    table.add_row("found − zero-shot", f"{result.gain:+.4f}", f"{low:+.4f} – {high:+.4f}")
+    for key, label in DIFFERENCES.items():
+        if key in result.intervals:
+            low, high = result.intervals[key]
+            table.add_row(label, f"{getattr(result, key):+.4f}", f"{low:+.4f} – {high:+.4f}")
     console.print(table)
     rank = "" if result.rank is None else f", mean rank {result.rank:.1f}"
     spent = "no search"
@@ -49,7 +52,7 @@ def show_result(result: Result, folder: RunFolder, as_json: bool) -> None:
         console.print(f"β = {result.beta:g}, of {tried}", highlight=False)
     if result.text is not None:
         console.print(f"Prompt: {result.text!r}", highlight=False, markup=False)
-    if high < 0:  # of the gain
+    if result.intervals["gain"][1] < 0:
         console.print(
             "The template alone is better on these examples: try another --init, or more --budget.",
             highlight=False,
