@@ -1,10 +1,13 @@
 """Metrics from scikit-learn, P and R from their definitions, intervals that mean something."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, matthews_corrcoef
 
-from pfes.scoring import Score, interval, metric_of_counts, metric_value
+from pfes.scoring import RESAMPLES, Score, interval, metric_of_counts, metric_value
+from pfes.seeds import stream
 from pfes.tasks import TaskSpec
 
 METRICS = {"accuracy": accuracy_score, "f1": f1_score, "matthews": matthews_corrcoef}
@@ -98,3 +101,30 @@ def test_interval_of_a_gain_is_paired() -> None:
     assert interval(score, score) == (0.0, 0.0)
     low, high = interval(random_score(skill=2.0, seed=1), random_score(skill=0.2, seed=2))
     assert 0 < low < high
+
+
+def test_interval_is_that_of_all_triples_there_could_be() -> None:
+    ours, theirs = random_score(skill=0.3, seed=1), random_score(skill=0.2, seed=2)
+    triples = (ours.labels * 2 + ours.predicted) * 2 + theirs.predicted
+    shares = np.bincount(triples, minlength=8) / len(triples)
+    drawn = stream(0, "bootstrap").multinomial(len(triples), shares, size=RESAMPLES)
+    cube = drawn.reshape(-1, 2, 2, 2)
+    gains = [np.trace(cube.sum(axis=axis), axis1=1, axis2=2) / len(triples) for axis in (3, 2)]
+    expected = np.percentile(gains[0] - gains[1], [2.5, 97.5])
+    np.testing.assert_allclose(interval(ours, theirs), expected, rtol=1e-12)
+
+
+def test_interval_of_many_labels_needs_no_memory_of_their_cube() -> None:
+    many = [str(number) for number in range(400)]
+    spec_of_many = spec(verbalizers={name: f"w{name}" for name in many})
+    rng = np.random.default_rng(0)
+    labels = rng.integers(400, size=500)
+    logprobs = rng.standard_normal((500, 400)).astype(np.float32)
+    logprobs[np.arange(250), labels[:250]] = 9.0
+    score = Score(spec_of_many, labels, logprobs, None)
+    tracemalloc.start()
+    low, high = interval(score)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert low < score.metric < high
+    assert peak < 3e8

@@ -14,6 +14,7 @@ from pfes.tasks.spec import TaskSpec
 
 SLICE = 64  # examples between two signs of progress
 RESAMPLES = 1000
+CELLS = 2**23  # numbers in memory at once, of all confusion matrices of some resamples
 
 
 def metric_value(spec: TaskSpec, labels: NDArray[np.int64], predicted: NDArray[np.int64]) -> float:
@@ -104,14 +105,32 @@ def interval(score: Score, baseline: Score | None = None) -> Interval:
     other = score.labels if baseline is None else baseline.predicted
     # all that a metric sees of an example is this triple, so resampling examples is resampling it
     triples = (score.labels * count + score.predicted) * count + other
-    shares = np.bincount(triples, minlength=count**3) / len(triples)
-    drawn = stream(0, "bootstrap").multinomial(len(triples), shares, size=RESAMPLES)
-    cube = drawn.reshape(RESAMPLES, count, count, count)  # label, ours, theirs
-    values = metric_of_counts(score.spec, cube.sum(axis=3))
-    if baseline is not None:
-        values = values - metric_of_counts(score.spec, cube.sum(axis=2))
-    low, high = np.percentile(values, [2.5, 97.5])
+    kinds = np.union1d(triples, [count**3 - 1])  # multinomial gives the last one what is left
+    shares = np.bincount(np.searchsorted(kinds, triples), minlength=len(kinds)) / len(triples)
+    labels, ours, theirs = np.unravel_index(kinds, (count, count, count))
+    rng = stream(0, "bootstrap")
+    values = []
+    size = max(1, CELLS // (count**2 + len(kinds)))  # resamples at a time: memory is bounded
+    for start in range(0, RESAMPLES, size):
+        drawn = rng.multinomial(len(triples), shares, size=min(size, RESAMPLES - start))
+        part = metric_of_counts(score.spec, _matrices(drawn, labels, ours, count))
+        if baseline is not None:
+            part -= metric_of_counts(score.spec, _matrices(drawn, labels, theirs, count))
+        values.append(part)
+    low, high = np.percentile(np.concatenate(values), [2.5, 97.5])
     return float(low), float(high)
+
+
+def _matrices(
+    drawn: NDArray[np.int64], labels: Ints, predicted: Ints, count: int
+) -> NDArray[np.int64]:
+    """Return a confusion matrix for each row of `drawn`, which counts kinds of examples."""
+    cells, places = np.unique(labels * count + predicted, return_inverse=True)
+    order = np.argsort(places, kind="stable")
+    firsts = np.searchsorted(places[order], np.arange(len(cells)))
+    matrices = np.zeros((len(drawn), count * count), dtype=np.int64)
+    matrices[:, cells] = np.add.reduceat(drawn[:, order], firsts, axis=1)
+    return matrices.reshape(-1, count, count)
 
 
 def metric_of_counts(spec: TaskSpec, counts: NDArray[np.int64]) -> NDArray[np.float64]:
