@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 import random
 import signal
 import time
@@ -243,6 +244,8 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         ({"beta": -1.0}, "--beta"),
         ({"sigma0": 0.0}, "--sigma0"),
         ({"sigma0": float("inf")}, "--sigma0"),
+        ({"intrinsic_dimension": float("inf")}, "--intrinsic-dimension"),
+        ({"patience": float("inf")}, "--patience"),
         ({"prompt_length": 0}, "--prompt-length"),
         ({"eval_every": 0}, "--eval-every"),
         ({"seed": -1}, "--seed"),
@@ -265,6 +268,37 @@ def test_beta_for_a_method_without_regulariser_is_refused(task_file: Path, tmp_p
 def test_more_parents_than_children_is_refused(task_file: Path, tmp_path: Path) -> None:
     with pytest.raises(PfesError, match="--parents"):
         list(start(task_file, tmp_path / "run", parents=30))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"intrinsic_dimension": 0.4}, "--intrinsic-dimension: bbt needs at least 1"),
+        ({"population": 2}, "--population: CMA-ES needs at least 3 candidates, not 2"),
+    ],
+)
+def test_a_subspace_that_cannot_be_searched_is_refused(
+    task_file: Path, tmp_path: Path, changes: dict, message: str
+) -> None:
+    with pytest.raises(PfesError, match=message):
+        list(start(task_file, tmp_path / "run", method="bbt", **changes))
+
+
+def test_a_step_is_on_disk_before_the_checkpoint_that_needs_it(
+    task_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = []
+    sync = os.fsync
+
+    def watch(file: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{file}")).name)
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", watch)
+    list(start(task_file, tmp_path / "run"))
+    places = [number for number, name in enumerate(synced) if name.startswith("checkpoint")]
+    assert len(places) == len(RunFolder(tmp_path / "run").read_history())
+    assert {synced[place - 1] for place in places} == {"history.jsonl"}
 
 
 def test_text_start_sets_the_length(task_file: Path, tmp_path: Path) -> None:

@@ -220,7 +220,10 @@ class _Parts:
             return TokenSpace(model, other.decode, foreign, longest)
         origin = initial_prompt(model, self.length, config.seed, config.init)
         if self.method.space == "subspace":
-            return RandomSubspace(origin, round(config.intrinsic_dimension), config.seed)
+            dimension = round(config.intrinsic_dimension)
+            if dimension < 1:
+                raise PfesError(f"--intrinsic-dimension: {self.method.name} needs at least 1")
+            return RandomSubspace(origin, dimension, config.seed)
         return FullSpace(origin)
 
     def _make_optimizer(self) -> Optimizer:
@@ -236,7 +239,10 @@ class _Parts:
             return ZOSGD(x0, self.sigma0, config.radius, config.schedule, steps, self.seed)
         if method.optimizer == "cmaes":
             _check_memory(x0.size)
-            return CMAES(x0, self.sigma0, config.population, config.on_stop, self.seed)
+            try:
+                return CMAES(x0, self.sigma0, config.population, config.on_stop, self.seed)
+            except ValueError as error:
+                raise PfesError(f"--population: {error}") from None
         try:
             return SAES(x0, self.sigma0, config.population, config.parents, dimension, self.seed)
         except ValueError as error:

@@ -32,7 +32,10 @@ class RunConfig(BaseModel):
         None, description="folder or Hub name of a served model's tokenizer and input embedding"
     )
     patience: float = Field(
-        PATIENCE, gt=0, description="seconds that a server may be away before a run stops, saved"
+        PATIENCE,
+        gt=0,
+        allow_inf_nan=False,
+        description="seconds that a server may be away before a run stops, saved",
     )
     task: str = Field(description="task name or YAML file")
     method: str = Field(DEFAULT_METHOD, description="see `pfes methods`")
@@ -56,6 +59,7 @@ class RunConfig(BaseModel):
     intrinsic_dimension: float = Field(
         500.0,
         gt=0,
+        allow_inf_nan=False,
         description="damping dimension of the -id methods; BBT's space",
         json_schema_extra={"source": f"{PAPER}: above the bound it measures (≈ 250); BBT's"},
     )
@@ -146,7 +150,9 @@ class RunConfig(BaseModel):
     workers: int | None = Field(
         None, ge=1, description="Ray workers, each with the model [as many as there is room for]"
     )
-    gpus_per_worker: float = Field(0.0, ge=0, description="GPUs of a Ray worker; may be a part")
+    gpus_per_worker: float = Field(
+        0.0, ge=0, allow_inf_nan=False, description="GPUs of a Ray worker; may be a part"
+    )
     threads: int | None = Field(
         None, ge=1, description="CPU threads of the model [all, or a Ray worker's share]"
     )

@@ -114,6 +114,8 @@ class RunFolder:
         try:
             with self.history.open("ab") as file:
                 file.write(content)
+                file.flush()
+                os.fsync(file.fileno())  # the checkpoints depend on it
         except OSError as error:
             raise PfesError(f"{self.history} cannot be written: {error.strerror}") from None
         self._history_checksum = zlib.crc32(content, self._history_checksum)

@@ -92,5 +92,11 @@ def test_values_that_are_not_finite_count_as_worst(bad: float) -> None:
 
 
 def test_memory_grows_with_the_square() -> None:
-    assert memory_needed(51_200) > 50e9
+    assert memory_needed(51_200) > 150e9
     assert memory_needed(5_120) < 2e9
+
+
+@pytest.mark.parametrize("population", [1, 2])
+def test_too_few_candidates_are_refused(population: int) -> None:
+    with pytest.raises(ValueError, match="at least 3 candidates"):
+        CMAES(np.zeros(4), 0.5, population)

@@ -12,6 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pfes.loop import Step
+from pfes.result import Result
+from pfes.studies import PlannedRun, plan_runs, read_study
+from pfes.studies.carry_out import carry_out
 from tests import command
 
 ROWS = [
@@ -112,6 +116,20 @@ def test_killed_mended_and_reported(study_file: Path, tmp_path: Path) -> None:
     assert call("report", study_file, "--out", parted).returncode == 0
     assert (place / "table.md").read_text() == text
     assert "6 of 6 runs" in call("run", study_file, "--out", parted).stdout
+
+
+def test_a_begun_run_goes_on_where_its_data_has_moved_to(study_file: Path, tmp_path: Path) -> None:
+    def plan(data_dir: str) -> list[PlannedRun]:
+        return plan_runs(read_study(study_file), {"data_dir": data_dir})[2:3]
+
+    begun = carry_out(plan("old"), tmp_path / "runs")
+    while not isinstance(next(begun).event, Step):
+        pass
+    begun.close()
+    *_, last = carry_out(plan("new"), tmp_path / "runs")
+    assert isinstance(last.event, Result)
+    assert last.event.config["data_dir"] == "new"
+    assert len(list((tmp_path / "runs").iterdir())) == 1
 
 
 def test_a_run_that_cannot_be_made_is_reported_and_the_rest_goes_on(

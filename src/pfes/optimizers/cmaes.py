@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from pfes.optimizers.base import Floats, Optimizer, State
 
 OnStop = Literal["restart", "end"]
-ARRAYS = 5  # d × d float64 arrays at the peak: covariance, eigenvectors, and copies while updating
+LEAST = 3  # candidates of a generation
+ARRAYS = 9  # d × d float64 arrays at the peak, while eigenvectors are computed: 8.0 were measured
 
 
 class CMAES(Optimizer):
@@ -30,6 +31,8 @@ class CMAES(Optimizer):
         seed: int = 0,
     ) -> None:
         super().__init__(x0, sigma0, seed)
+        if population < LEAST:
+            raise ValueError(f"CMA-ES needs at least {LEAST} candidates, not {population}")
         self.population = population
         self.on_stop = on_stop
         self._x0 = self._mean.copy()

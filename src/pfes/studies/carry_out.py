@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pfes.assemble import open_model
-from pfes.config import RunConfig
+from pfes.config import PLACE, RunConfig
 from pfes.errors import PfesError
 from pfes.finish import Tested
 from pfes.folder import RunFolder
@@ -48,7 +48,7 @@ def carry_out(
                 model, loaded, tested = _open(planned.config), _needs(planned.config), {}
             folder = store.open(planned.folder)
             begun = folder.config.exists()
-            # a run that was begun has its config resolved: it must go on with the same one
+            # a run that was begun has its config resolved: it goes on with that, wherever it is
             config = _begun(folder, planned) if begun else planned.config
             for event in run(config, folder, resume=begun, model=model, tested=tested):
                 store.keep(folder, now=isinstance(event, Result))
@@ -58,8 +58,8 @@ def carry_out(
 
 
 def _begun(folder: RunFolder, planned: PlannedRun) -> RunConfig:
-    trusted = {"trust_remote_code": planned.config.trust_remote_code}
-    return read_config(folder).model_copy(update=trusted)
+    place = {name: getattr(planned.config, name) for name in PLACE}
+    return read_config(folder).model_copy(update=place)
 
 
 def _open(config: RunConfig) -> LanguageModel:
