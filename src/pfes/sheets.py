@@ -70,5 +70,6 @@ def escape_latex(text: str) -> str:
     table |= {letter: "\\" + letter for letter in "&%$#_{}"}
     table |= {"<": "$<$", ">": "$>$", "|": "$|$", "±": r"$\pm$", MISSING: "--", "−": "$-$"}
     table |= {"β": r"$\beta$", "σ": r"$\sigma$", "λ": r"$\lambda$", "μ": r"$\mu$", "√": r"$\surd$"}
+    table |= {"γ": r"$\gamma$", "²": "$^2$"}
     parts = text.split("d̃")  # two characters: a letter and a combining tilde
     return r"$\tilde{d}$".join("".join(table.get(c, c) for c in part) for part in parts)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,11 @@ import numpy as np
 import pytest
 
 import pfes
+from pfes.analysis import projection
+from pfes.analysis.intrinsic import Grid, intrinsic_dimension_analysis
 from pfes.analysis.projection import compare_spaces
+from pfes.assemble import open_model
+from pfes.config import make_config
 from tests import command
 
 COMMAND = [sys.executable, "-c", "from pfes.cli import main; main()", "analyze"]
@@ -30,7 +35,9 @@ def check_files(done: subprocess.CompletedProcess, out: Path, name: str) -> dict
     printed = done.stdout.splitlines()[-4:]
     assert printed == [str(out / f"{name}.{kind}") for kind in ("json", "md", "tex", "png")]
     assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert r"\toprule" in (out / f"{name}.tex").read_text()
+    table = (out / f"{name}.tex").read_text()
+    assert r"\toprule" in table
+    assert table.isascii()  # which every LaTeX takes
     return json.loads((out / f"{name}.json").read_text())
 
 
@@ -100,6 +107,55 @@ def test_convergence(runs: list[Path], tmp_path: Path) -> None:
         assert group["seconds"] == sorted(group["seconds"])
 
 
+def copied(run: Path, place: Path, **config: object) -> Path:
+    """A run as it would be with other settings."""
+    shutil.copytree(run, place)
+    content = result(place)
+    content["config"] |= config
+    (place / "result.json").write_text(json.dumps(content))
+    return place
+
+
+def test_runs_of_other_settings_are_no_seeds(runs: list[Path], tmp_path: Path) -> None:
+    larger = copied(runs[1], tmp_path / "larger", sigma0=0.5)
+    elsewhere = copied(runs[3], tmp_path / "elsewhere", device="cuda", batch_tokens=7)
+    done = call("confidence", runs[0], larger, runs[2], elsewhere, "--out", tmp_path)
+    groups = check_files(done, tmp_path, "confidence")["groups"]
+    assert [(one["label"], one["seeds"]) for one in groups] == [
+        ("saes-id, sigma0 = 0.3", 1),
+        ("saes-id, sigma0 = 0.5", 1),
+        ("saes-id-cr, β = 1", 2),
+    ]
+    words = " ".join(done.stdout.split())
+    assert words.count("times that of") == words.count("times that of saes-id, sigma0 = 0.3") == 1
+    twice = call("convergence", runs[0], copied(runs[0], tmp_path / "twice"), "--out", tmp_path)
+    assert twice.returncode == 2
+    assert "are the same run, of the same seed" in twice.stderr
+
+
+def test_convergence_begins_with_the_first_number(runs: list[Path], tmp_path: Path) -> None:
+    blind = copied(runs[0], tmp_path / "blind")
+    lines = [json.loads(line) for line in (blind / "history.jsonl").open()]
+    lines[0] |= {"best_loss": None, "losses": [None] * 6}
+    (blind / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = call("convergence", blind, "--out", tmp_path)
+    (group,) = check_files(done, tmp_path, "convergence")["groups"]
+    assert group["losses"] == [line["best_loss"] for line in lines[1:]]
+
+
+def test_cost(runs: list[Path], tmp_path: Path) -> None:
+    done = call("cost", *runs, "--out", tmp_path)
+    groups = check_files(done, tmp_path, "cost")["groups"]
+    assert [one["seeds"] for one in groups] == [2, 2]
+    for group, pair in zip(groups, (runs[:2], runs[2:]), strict=True):
+        found = [result(run) for run in pair]
+        assert group["seconds"] == pytest.approx(mean(r["seconds_per_evaluation"] for r in found))
+        parts = [(r["profile"]["optimizer"], r["profile"]["model"]) for r in found]
+        assert group["share"] == pytest.approx(mean(own / (own + rest) for own, rest in parts))
+    assert 0 < groups[0]["share"] < 1
+    assert "| SaES-ID-CR | 0.1529 |" in done.stdout  # the paper's
+
+
 def test_sensitivity(folders: Callable[[str], Path], task_file: Path, tmp_path: Path) -> None:
     place = ("--model", folders("llama"), "--tasks", task_file, "--out", tmp_path / "out")
     what = ("sensitivity", "--over", "sigma0", "--values", "0.1,1", "--seeds", "0,1")
@@ -116,9 +172,12 @@ def test_sensitivity(folders: Callable[[str], Path], task_file: Path, tmp_path: 
     assert "saes does not take it" in wrong.stderr
 
 
-def test_projection(folders: Callable[[str], Path], task_file: Path, tmp_path: Path) -> None:
+def test_projection(
+    folders: Callable[[str], Path], task_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = ("--model", folders("bert"), "--tasks", task_file, "--out", tmp_path / "out")
     settings = "--budget 60 --population 6 --shots 4 --prompt-length 2 --intrinsic-dimension 8"
+    settings += " --dtype float64"
     done = call("projection", *place, *settings.split())
     (found,) = check_files(done, tmp_path / "out", "projection")["tasks"]
     losses = {}
@@ -131,7 +190,10 @@ def test_projection(folders: Callable[[str], Path], task_file: Path, tmp_path: P
     assert sigmas["cmaes"] * math.sqrt(3) == pytest.approx(sigmas["bbt"])
     # 64 dimensions, two ways: not far from orthogonal
     assert found["gamma_pi"] == pytest.approx(math.sqrt(1 + found["gamma_op"] ** 2), rel=0.3)
+    opened = []
+    monkeypatch.setattr(projection, "open_model", lambda *a: opened.append(a) or open_model(*a))
     again = call("projection", *place, *settings.split())
+    assert [(config.dtype, spec.name) for config, spec in opened] == [("float64", "films")]
     assert again.stdout.splitlines()[-4:] == done.stdout.splitlines()[-4:]
 
 
@@ -162,6 +224,15 @@ def test_intrinsic_dimension_survives_kill(
             assert one["interval"][0] < one["value"] < one["interval"][1]
     assert "isotropic noise" in done.stdout
     assert not list(whole.glob("*.npy"))  # the gradients have done their service
+
+    half = tmp_path / "half"
+    steps = intrinsic_dimension_analysis(
+        make_config(model=what[2], task=what[4], shots=4), Grid([2], [4, 8], 150), half
+    )
+    while not (half / "gradients-2.json").exists():
+        next(steps)
+    other = call(*what, "--seed", "1", "--out", half)
+    assert "is of another analysis: seed was 0, not 1" in other.stderr
 
     parted = tmp_path / "parted"
     counter = parted / "gradients-3.json"
@@ -200,7 +271,14 @@ def test_intrinsic_dimension_survives_kill(
         ("intrinsic-dimension --model m --task sst2 --standard x", "coordinate, vector or none"),
         ("intrinsic-dimension --task sst2", "--model"),
         ("sensitivity --model m --tasks sst2 --over x", "beta, intrinsic-dimension, sigma0"),
+        ("intrinsic-dimension --model m --task sst2 --prompt-lengths ,", "nothing is named"),
+        ("intrinsic-dimension --model m --task sst2 --neighbours ,", "nothing is named"),
+        ("projection --model m --tasks ,", "--tasks ',': nothing is named"),
+        ("sensitivity --model m --tasks , --over beta", "--tasks ',': nothing is named"),
+        ("sensitivity --model m --tasks sst2 --over beta --values 1,1.00000001", "two are called"),
+        ("sensitivity --model m --tasks sst2 --over sigma0 --values nan", "--sigma0"),
         ("confidence nowhere", "not a finished run"),
+        ("cost nowhere", "not a finished run"),
         ("convergence nowhere", "not a finished run"),
     ],
 )

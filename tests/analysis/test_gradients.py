@@ -114,3 +114,14 @@ def test_the_file_goes_on_where_it_was(task_file: Path, tmp_path: Path) -> None:
         GradientFile(tmp_path / "whole.npy", 50, 3 * model.width)
     again.delete()
     assert not list(tmp_path.glob("parted*"))
+
+
+@pytest.mark.filterwarnings("ignore:TF32")  # said by turning oneDNN off
+def test_half_precision_gives_single(task_file: Path) -> None:
+    model, batch = prepare("gpt2", task_file)
+    model.module.to(torch.bfloat16)
+    prompts = np.stack([random_prompt(model, 3, 0, n) for n in range(2)])
+    with torch.backends.mkldnn.flags(enabled=False):
+        gradients = loss_gradients(model, prompts, batch)
+    assert gradients.dtype == np.float32
+    assert np.abs(gradients).max() > 0

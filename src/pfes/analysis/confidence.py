@@ -31,6 +31,7 @@ class Confidence:
     probability: float  # P: of the predicted word, over the vocabulary
     rank: float | None  # R: of the predicted word; None where a service does not show it
     seeds: int
+    settings: dict[str, Any]  # all but method and β
 
 
 def confidence_analysis(paths: list[Path], out: Path) -> list[Path]:
@@ -58,6 +59,7 @@ def _measure(group: Group) -> Confidence:
         mean(result.probability for result in results),
         mean(ranks) if len(ranks) == len(results) else None,
         len(results),
+        group.settings,
     )
 
 
@@ -102,15 +104,20 @@ def _words(found: list[Confidence]) -> Iterator[str]:
     )
     if any(one.rank is None for one in found):
         yield "A model behind a service does not show ranks: R is missing there."
-    plain = {(one.model, one.task, one.method): one for one in found if not one.regularized}
     for one in found:
-        other = plain.get((one.model, one.task, one.method.removesuffix("-cr")))
-        if one.regularized and other is not None:
-            factor = one.probability / other.probability
-            yield (
-                f"{one.task}, {one.model}: P of {one.label} is {factor:.1f} times that of "
-                f"{other.label}."
-            )
+        for other in found:
+            if _differ_in_the_regulariser(one, other):
+                factor = one.probability / other.probability
+                yield (
+                    f"{one.task}, {one.model}: P of {one.label} is {factor:.1f} times that of "
+                    f"{other.label}."
+                )
+
+
+def _differ_in_the_regulariser(one: Confidence, other: Confidence) -> bool:
+    """Whether only the first is regularised, and all else is the same."""
+    kinds = [(c.model, c.task, c.method.removesuffix("-cr"), c.settings) for c in (one, other)]
+    return one.regularized and not other.regularized and kinds[0] == kinds[1]
 
 
 def _draw(found: list[Confidence], path: Path) -> None:

@@ -9,7 +9,7 @@ from pfes.analysis.runs import Group, read_groups
 from pfes.errors import PfesError
 from pfes.figures import COLORS, STYLES
 from pfes.sheets import Entry, Sheet
-from pfes.studies.curves import medians_over_seeds
+from pfes.studies.curves import medians_over_seeds, with_losses
 
 NAME = "convergence"
 
@@ -39,7 +39,7 @@ def convergence_analysis(paths: list[Path], out: Path) -> list[Path]:
 
 
 def _course(group: Group) -> Course | None:
-    histories = [folder.chosen_history() for folder, _ in group.runs]
+    histories = [with_losses(folder.chosen_history()) for folder, _ in group.runs]
     if not all(histories):
         return None
     ends, medians = medians_over_seeds(histories, ["seconds", "best_loss"])

@@ -30,7 +30,7 @@ def loss_gradients(
 ) -> NDArray[np.floating]:
     """Return the gradient of the mean cross-entropy at each prompt, `(prompts, length, width)`.
 
-    In the model's own precision, by the plain way of evaluation.
+    In the model's own precision, half of one as float32; by the plain way of evaluation.
     """
     soft = torch.tensor(prompts, device=model.device, dtype=model.dtype, requires_grad=True)
     words = torch.tensor(batch.words, device=model.device)
@@ -41,7 +41,8 @@ def loss_gradients(
         loss = torch.nn.functional.cross_entropy(logits[:, words], right, reduction="sum")
         (loss / len(batch)).backward()  # type: ignore[no-untyped-call]
     assert soft.grad is not None
-    return soft.grad.cpu().numpy()
+    gradients = soft.grad.cpu()
+    return (gradients if gradients.dtype == torch.float64 else gradients.float()).numpy()
 
 
 class GradientFile:

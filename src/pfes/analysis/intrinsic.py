@@ -12,14 +12,14 @@ from pfes.analysis.neighbours import Standard, nearest
 from pfes.assemble import load_run_task, open_model
 from pfes.config import RunConfig
 from pfes.errors import PfesError
-from pfes.figures import COLORS, STYLES
+from pfes.figures import BLUE, COLORS, STYLES
 from pfes.models.local import LocalModel
 from pfes.objective import encode_for
 from pfes.result import Stage
 from pfes.sheets import Entry, Sheet, figure_text
 
 NAME = "intrinsic-dimension"
-MODEL_SETTINGS = ("model", "task", "seed", "shots")  # of a run's config, that the numbers depend on
+MODEL_SETTINGS = ("model", "task", "seed", "shots", "dtype")  # that the numbers depend on
 AS_NOISE = "as_noise"  # dimensions of noise that gives the same estimates
 CEILING = 0.9  # part of the Gaussian estimate from which on a cloud is not told from noise
 
@@ -64,6 +64,7 @@ def intrinsic_dimension_analysis(
         model = open_model(config, task.spec)
         if not isinstance(model, LocalModel):
             raise PfesError("the intrinsic dimension needs gradients: a local model, not a service")
+        artefacts.write(settings, {"lengths": found})  # says whose the gradients beside it are
         for length in missing:
             batch = encode_for(model, task.spec, task.train, length)
             file = GradientFile(out / f"gradients-{length}.npy", grid.samples, length * model.width)
@@ -184,25 +185,48 @@ def words(found: dict[int, Any], grid: Grid) -> Iterator[str]:
 
 
 def draw(found: dict[int, Any], config: RunConfig, path: Path) -> None:
-    """Draw estimates against prompt length, a line for each k, and noise's beside them."""
+    """Draw estimates against prompt length, a line for each k; against k if there is one length."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3.5, 3.1), layout="constrained")
     place = figure.subplots()
-    lengths = list(found)
-    for number, first in enumerate(found[lengths[0]]["estimates"]):
-        style: dict[str, Any] = {"color": COLORS[number % len(COLORS)], "lw": 1.3}
-        own = [found[length]["estimates"][number] for length in lengths]
-        noise = [found[length]["gaussian"][number]["value"] for length in lengths]
-        label = f"k = {first['k']}"
-        place.plot(lengths, [one["value"] for one in own], "o-", ms=3, label=label, **style)
-        low, high = zip(*(one["interval"] for one in own), strict=True)
-        place.fill_between(lengths, low, high, color=style["color"], alpha=0.2, lw=0)
-        place.plot(lengths, noise, STYLES[2], **style)
-    place.plot([], [], STYLES[2], color="black", lw=1.3, label="Gaussian")
-    place.set_xlabel("prompt length")
+    title = f"{config.task} · {Path(config.model).name}"
+    if len(found) > 1:
+        _over_lengths(place, found)
+    else:
+        [(length, figures)] = found.items()
+        title += f" · l = {length}"
+        _over_neighbours(place, figures)
     place.set_ylabel("estimated dimension")
     place.set_ylim(bottom=0)
-    place.set_title(f"{config.task} · {Path(config.model).name}", fontsize=9)
+    place.set_title(title, fontsize=9)
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=7)
     figure.savefig(path, dpi=200)
+
+
+def _over_lengths(place: Any, found: dict[int, Any]) -> None:
+    for number, first in enumerate(next(iter(found.values()))["estimates"]):
+        own = [figures["estimates"][number] for figures in found.values()]
+        noise = [figures["gaussian"][number] for figures in found.values()]
+        color = COLORS[number % len(COLORS)]
+        _line(place, list(found), own, noise, color, f"k = {first['k']}")
+    place.plot([], [], STYLES[2], color="black", lw=1.3, label="Gaussian")
+    place.set_xlabel("prompt length")
+
+
+def _over_neighbours(place: Any, figures: dict[str, Any]) -> None:
+    ks = [one["k"] for one in figures["estimates"]]
+    _line(place, ks, figures["estimates"], figures["gaussian"], BLUE, "gradients")
+    place.plot([], [], STYLES[2], color=BLUE, lw=1.3, label="Gaussian")
+    place.set_xlabel("neighbours k")
+
+
+def _line(
+    place: Any, x: list[int], own: list[Any], noise: list[Any], color: str, label: str
+) -> None:
+    """Draw estimates with their intervals, and noise's dotted."""
+    style: dict[str, Any] = {"color": color, "lw": 1.3, "ms": 3}
+    place.plot(x, [one["value"] for one in own], "o-", label=label, **style)
+    low, high = zip(*(one["interval"] for one in own), strict=True)
+    place.fill_between(x, low, high, color=color, alpha=0.2, lw=0)
+    place.plot(x, [one["value"] for one in noise], "." + STYLES[2], **style)

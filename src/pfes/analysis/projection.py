@@ -9,19 +9,20 @@ from typing import Any
 import numpy as np
 
 from pfes.analysis.artefacts import Artefacts
+from pfes.assemble import open_model
 from pfes.config import RunConfig, make_config
 from pfes.errors import PfesError
 from pfes.figures import BLUE, ORANGE
 from pfes.folder import RunFolder
 from pfes.methods import ALIGNED, UNIT
 from pfes.models.base import Floats, LanguageModel
-from pfes.models.load import load_model
 from pfes.objective import initial_prompt
 from pfes.run import read_result
 from pfes.sheets import Entry, Sheet
 from pfes.spaces import RandomSubspace
 from pfes.studies.paper import paper_figures
 from pfes.studies.plan import PlannedRun, config_key, short_name
+from pfes.tasks.spec import read_spec
 
 NAME = "projection"
 FULL, SUBSPACE = "cmaes", "bbt"
@@ -76,7 +77,7 @@ def projection_analysis(plan: list[PlannedRun], out: Path) -> list[Path]:
     found, curves = [], {}
     model: LanguageModel | None = None
     for full, subspace in zip(plan[::2], plan[1::2], strict=True):
-        model = model or load_model(full.config.model)
+        model = model or open_model(full.config, read_spec(full.config.task)[0])
         found.append(_compare(full, subspace, out, model))
         curves[full.task_name] = [_curve(out, run) for run in (full, subspace)]
     config = plan[0].config

@@ -5,6 +5,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
 from pfes.analysis.artefacts import Artefacts
 from pfes.errors import PfesError
 from pfes.figures import COLORS
@@ -12,6 +14,7 @@ from pfes.methods import get_method, settings_of
 from pfes.sheets import Entry, Sheet, figure_text
 from pfes.studies.plan import StudySpec, short_name
 from pfes.studies.report import StudyReport
+from pfes.tasks.spec import validation_message
 
 Over = Literal["beta", "intrinsic-dimension", "sigma0"]
 VALUES: dict[str, tuple[float, ...]] = {  # the paper's
@@ -36,14 +39,17 @@ def sensitivity_spec(
         raise PfesError(f"--over {over}: {method} does not take it")
     rows = [{"label": f"{SYMBOLS[over]} = {value:g}", name: value} for value in values]
     rest = {key: value for key, value in settings.items() if key not in ("model", "seed", name)}
-    return StudySpec(
-        name=f"sensitivity-{over}",
-        models=[settings["model"]],
-        tasks=tasks,
-        seeds=seeds,
-        defaults=rest,
-        rows=rows,
-    )
+    try:
+        return StudySpec(
+            name=f"sensitivity-{over}",
+            models=[settings["model"]],
+            tasks=tasks,
+            seeds=seeds,
+            defaults=rest,
+            rows=rows,
+        )
+    except ValidationError as error:
+        raise PfesError(f"--over {over}: {validation_message(error)}") from None
 
 
 def sensitivity_analysis(

@@ -64,7 +64,8 @@ def projection(
     """Compare CMA-ES in the full space with CMA-ES in a random subspace, from the same start."""
     from pfes.analysis.projection import projection_analysis, projection_plan
 
-    plan = projection_plan(PROJECTION | settings | {"seed": seed}, list(comma_parts(tasks)))
+    names = comma_parts("--tasks", tasks)
+    plan = projection_plan(PROJECTION | settings | {"seed": seed}, names)
     place = _place(out, "projection", plan[0].config.model)
     _carry_out("projection", plan, place, jobs)
     _finish(projection_analysis(plan, place))
@@ -93,7 +94,7 @@ def sensitivity(
         raise PfesError("--model: Field required")
     grid = VALUES[over] if values is None else tuple(_numbers("--values", values))
     chosen = [int(v) for v in _numbers("--seeds", seeds, whole=True)]
-    spec = sensitivity_spec(over, grid, list(comma_parts(tasks)), chosen, settings)
+    spec = sensitivity_spec(over, grid, comma_parts("--tasks", tasks), chosen, settings)
     plan = plan_runs(spec, {})
     place = _place(out, spec.name, settings["model"])
     _carry_out(spec.name, plan, place, jobs)
@@ -114,6 +115,14 @@ def convergence(runs: Runs, out: Out = None) -> None:
     from pfes.analysis.convergence import convergence_analysis
 
     _finish(convergence_analysis(runs, _place(out, "convergence")))
+
+
+@analyze.command("cost")
+def cost(runs: Runs, out: Out = None) -> None:
+    """Compare seconds per evaluation of saved runs, and the optimizer's share of them."""
+    from pfes.analysis.cost import cost_analysis
+
+    _finish(cost_analysis(runs, _place(out, "cost")))
 
 
 def _place(out: Path | None, *names: str) -> Path:
@@ -155,8 +164,10 @@ def _finish(files: list[Path]) -> None:
         print(file)
 
 
-def _numbers(option: str, text: str, whole: bool = False) -> Iterator[float]:
-    for part in comma_parts(text):
+def _numbers(option: str, text: str, whole: bool = False) -> list[float]:
+    """Return the numbers of a list, each once."""
+    found = []
+    for part in comma_parts(option, text):
         try:
             value = int(part) if whole else float(part)
         except ValueError:
@@ -164,4 +175,5 @@ def _numbers(option: str, text: str, whole: bool = False) -> Iterator[float]:
             raise PfesError(f"{option} {text}: {kind}, with commas between") from None
         if value < 0 or (value == 0 and option != "--seeds"):
             raise PfesError(f"{option} {text}: {part} is too small")
-        yield value
+        found.append(value)
+    return list(dict.fromkeys(found))

@@ -1,12 +1,13 @@
 """Command-line options made from the run config, where each setting is declared."""
 
 import inspect
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Any
 
 import typer
 
 from pfes.config import RunConfig
+from pfes.errors import PfesError
 
 Command = Callable[..., None]
 ALL = tuple(RunConfig.model_fields)
@@ -69,6 +70,9 @@ def _help(name: str) -> str:
     return f"{field.description} [{default}]" if known else str(field.description)
 
 
-def comma_parts(text: str) -> Iterator[str]:
-    """Yield the parts of a list that was given with commas."""
-    return (part.strip() for part in text.split(",") if part.strip())
+def comma_parts(option: str, text: str) -> list[str]:
+    """Return the parts of a list that was given with commas, each once; there must be one."""
+    found = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not found:
+        raise PfesError(f"{option} {text!r}: nothing is named")
+    return found

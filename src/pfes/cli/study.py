@@ -131,10 +131,10 @@ def _plan(
     if model is not None:
         changes["models"] = _models(model)
     if tasks is not None:
-        changes["tasks"] = list(comma_parts(tasks))
+        changes["tasks"] = comma_parts("--tasks", tasks)
     if seeds is not None:
         try:
-            changes["seeds"] = [int(part) for part in comma_parts(seeds)]
+            changes["seeds"] = [int(part) for part in comma_parts("--seeds", seeds)]
         except ValueError:
             raise PfesError(f"--seeds {seeds}: whole numbers, with commas between") from None
     spec = spec.model_copy(update=changes)
@@ -146,7 +146,7 @@ def _plan(
 def _models(text: str) -> list[str]:
     """Return the models of a list; a server's address belongs to the `vllm:` before it."""
     models: list[str] = []
-    for part in comma_parts(text):
+    for part in comma_parts("--model", text):
         if models and is_served(models[-1]) and part.startswith(("http://", "https://")):
             models[-1] += f",{part}"
         else:

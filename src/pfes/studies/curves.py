@@ -40,8 +40,8 @@ def make_panels(plan: list[PlannedRun], finished: Iterable[int], store: FolderSt
     found: dict[tuple[str, str], dict[str, list[History]]] = {}
     for number in finished:
         run = plan[number]
-        history = store.history(run.folder).chosen_history()
-        if history and (history[0]["best_loss"] or 0) > 0:
+        history = with_losses(store.history(run.folder).chosen_history())
+        if history and history[0]["best_loss"] > 0:
             rows = found.setdefault((run.model_name, run.task_name), {})
             rows.setdefault(run.label, []).append(history)
     return [
@@ -57,6 +57,11 @@ def _median(row: str, seeds: list[History]) -> Curve:
     ]
     ends, medians = medians_over_seeds(parts, ["part"])
     return Curve(row, ends, medians["part"])
+
+
+def with_losses(history: History) -> History:
+    """Return the steps from the first candidate on whose loss was a number."""
+    return [line for line in history if line["best_loss"] is not None]
 
 
 def medians_over_seeds(
