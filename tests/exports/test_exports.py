@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+import yaml
 from peft import PeftModel
 from typer.testing import CliRunner
 
@@ -282,3 +283,33 @@ def test_a_relative_model_is_found_from_elsewhere(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert len(pfes.Classifier.from_run(tmp_path / "out").predict(TEXTS)) == len(TEXTS)
+
+
+def test_examples_in_front_of_the_text_are_part_of_an_export(
+    folders: Callable[[str], Path], task_file: Path, tmp_path: Path
+) -> None:
+    """A task's own demonstrations: in the card's code and in the client."""
+    shown = ["Review: great great\nSentiment: terrible\n", "Review: bad\nSentiment: great\n"]
+    content = yaml.safe_load(task_file.read_text()) | {"demonstrations": shown}
+    (task_file.parent / "shown.yaml").write_text(yaml.safe_dump(content))
+    run = tmp_path / "run"
+    pfes.search(str(folders("llama")), task_file.parent / "shown.yaml", out=run, **SMALL)
+    wanted = own_logits(run)
+    export(run, "peft", tmp_path / "peft")
+    card = (tmp_path / "peft/README.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
+    assert "".join(shown) in card
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folders("llama"))
+    first, second = words_of(run, tokenizer)
+    code = code.replace("THIS_FOLDER", str(tmp_path / "peft")).replace("…", TEXTS[0])
+    code += f"print(float(logits[{second}] - logits[{first}]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.split()[-1]) == pytest.approx(wanted[0, 1] - wanted[0, 0], abs=1e-4)
+    export(run, "vllm", tmp_path / "vllm")
+    with serving(tiny.make_module("llama"), ["tiny"]) as server:
+        command = [str(tmp_path / "vllm/client.py"), server.url, str(folders("llama")), TEXTS[0]]
+        done = subprocess.run(
+            [sys.executable, *command], capture_output=True, text=True, timeout=120
+        )
+    assert done.stdout.split("\t")[0] == pfes.Classifier.from_run(run).predict(TEXTS[:1])[0]

@@ -70,6 +70,7 @@ def card(saved: SavedPrompt, kind: str, family: Family, base: str, words: tuple[
     front = "\n".join(f"{name}: {json.dumps(value)}" for name, value in head.items())
     length, width = saved.prompt.shape
     where = "behind" if saved.placement == "suffix" else "in front of"
+    shown = "".join(spec.demonstrations)
     lines = [
         f"---\n{front}\n---",
         f"# A soft prompt for {spec.name}",
@@ -77,6 +78,7 @@ def card(saved: SavedPrompt, kind: str, family: Family, base: str, words: tuple[
         "by function evaluations alone: no gradients, and the model is unchanged.",
         "## Task",
         f"Template:\n\n{_fenced(spec.template(family), 'text')}",
+        *([f"In front of every text:\n\n{_fenced(shown, 'text')}"] if shown else []),
         f"Labels and the words that stand for them:\n\n{_fenced(_labels(saved), 'text')}",
         "## How good it is",
         _figures(found) if found else "No result was stored with this prompt.",
@@ -112,6 +114,7 @@ def _usage(saved: SavedPrompt, kind: str, family: Family, base: str, words: dict
     template = spec.template(family)
     names = [name for name in placeholders(template) if name != MASK]
     filled = template.format_map(dict.fromkeys(names, "…") | {MASK: "{mask}"})
+    filled = "".join(spec.demonstrations) + filled
     mask = "{mask}" in filled
     example = f"{filled!r}.replace('{{mask}}', tokenizer.mask_token)" if mask else repr(filled)
     where = "inputs['input_ids'][0].tolist().index(tokenizer.mask_token_id)" if mask else "-1"

@@ -37,11 +37,12 @@ def main(url: str, model: str, *texts: str) -> None:
     tokenizer = AutoTokenizer.from_pretrained(model)
     embedding = read_embedding(model, **about["embedding"])
     template, columns = about["task"]["templates"]["causal"], text_columns(about)
+    shown = "".join(about["task"]["demonstrations"])
     words = {one_token(tokenizer, w): label for label, w in about["task"]["verbalizers"].items()}
     served = about["config"].get("served_name") or ask(f"{url}/models")["data"][0]["id"]
     for start in range(0, len(texts), len(columns)):
         fields = dict(zip(columns, texts[start:], strict=False))
-        ids = tokenizer(template.format_map(fields))["input_ids"]
+        ids = tokenizer(shown + template.format_map(fields))["input_ids"]
         parts = [prompt, embedding[ids]]
         rows = torch.cat(parts if about["placement"] == "prefix" else parts[::-1])
         body = {
