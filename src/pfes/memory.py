@@ -1,4 +1,4 @@
-"""How much memory there is."""
+"""How much memory there is, and whether there was too little."""
 
 import re
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 MEMORY = Path("/proc/meminfo")
 UNKNOWN = 4 * 2**30  # bytes to assume where a system does not say
+EXHAUSTED = ("out of memory", "can't allocate memory", "not enough memory")  # as torch says it
 
 
 def available_memory(device: Any = None) -> int:
@@ -22,3 +23,8 @@ def available_memory(device: Any = None) -> int:
     except OSError:  # Windows, macOS
         found = None
     return UNKNOWN if found is None else int(found[1]) * 1024
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Say whether an error is about memory: Python's, torch's on a GPU, or torch's on a CPU."""
+    return isinstance(error, MemoryError) or any(w in str(error).lower() for w in EXHAUSTED)

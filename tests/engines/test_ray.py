@@ -193,7 +193,7 @@ def test_a_worker_that_cannot_load_says_so(cluster: str, task_file: Path, tmp_pa
     with pytest.raises(PfesError, match="cannot be loaded"):
         RayModel(there, load_task(task_file, 4).spec)
     more = config(folder, task_file, engine=cluster, workers=3)
-    with pytest.raises(PfesError, match="--workers 3: they need 3 CPUs and Ray has 2"):
+    with pytest.raises(PfesError, match="3 workers of 1 threads need 3 CPUs and Ray has 2"):
         RayModel(more, load_task(task_file, 4).spec)
 
 

@@ -1,5 +1,6 @@
 """Models by name: folders, families, precision, and what is said when there is none."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -115,3 +116,14 @@ def test_code_that_comes_with_a_model_does_not_run(folders: Folders, tmp_path: P
 def test_a_bos_the_tokenizer_adds_stays_behind_the_prompt(tmp_path: Path) -> None:
     model = load_model(str(tiny.save_folder("llama", tmp_path / "model", bos=True)))
     assert model.tokenizer("a film")["input_ids"][0] == model.tokenizer.bos_token_id
+
+
+@pytest.mark.parametrize("name", ["roberta", "bert"])
+def test_a_model_without_its_head_is_refused(folders: Folders, tmp_path: Path, name: str) -> None:
+    """Weights that are not there would be drawn at random, others every time."""
+    folder = tmp_path / "encoder"
+    shutil.copytree(folders(name), folder)
+    whole = AutoModelForMaskedLM.from_pretrained(folder)
+    whole.base_model.save_pretrained(folder)
+    with pytest.raises(PfesError, match="has no weights for .*not a masked language model"):
+        load_model(str(folder))

@@ -16,6 +16,7 @@ import numpy as np
 from pfes.config import RunConfig
 from pfes.engines.worker import Worker
 from pfes.errors import PfesError
+from pfes.memory import is_out_of_memory
 from pfes.models.base import Floats, Ints
 from pfes.models.load import load_tokenizer
 from pfes.tasks.batch import Batch
@@ -34,8 +35,9 @@ class RayModel:
     def __init__(self, config: RunConfig, spec: TaskSpec, worker: type[Worker] = Worker) -> None:
         self._ray = start_ray(config)
         self.workers = config.workers or _workers_there(self._ray, config)
-        self.threads = config.threads or max(1, (os.cpu_count() or 1) // self.workers)
-        _check_room(self._ray, config, self.workers, self.threads)
+        there = int(self._ray.cluster_resources().get("CPU", 1))
+        self.threads = config.threads or max(1, there // self.workers)
+        check_room(self._ray, config, self.workers, self.threads)
         remote = self._ray.remote(worker).options(
             num_cpus=self.threads,
             num_gpus=config.gpus_per_worker,
@@ -132,7 +134,7 @@ def explain(cause: BaseException) -> PfesError:
     """Return what happened in a worker as one line of the worker's own."""
     if isinstance(cause, PfesError):
         return cause
-    if isinstance(cause, MemoryError) or "out of memory" in str(cause).lower():
+    if is_out_of_memory(cause):
         return PfesError(OUT_OF_MEMORY)
     words = " ".join(str(cause).split())[:300]
     return PfesError(f"a worker failed: {type(cause).__name__}: {words}")
@@ -172,14 +174,14 @@ def start_ray(config: RunConfig) -> Any:
     return ray
 
 
-def _check_room(ray: Any, config: RunConfig, workers: int, threads: int) -> None:
+def check_room(ray: Any, config: RunConfig, workers: int, threads: int) -> None:
     """Refuse workers that would wait for ever."""
     there = ray.cluster_resources()
     needed = {"CPU": workers * threads, "GPU": workers * config.gpus_per_worker}
     for kind, count in needed.items():
         if count > there.get(kind, 0):
             raise PfesError(
-                f"--workers {workers}: they need {count:g} {kind}s and Ray has "
+                f"{workers} workers of {threads} threads need {count:g} {kind}s and Ray has "
                 f"{there.get(kind, 0):g}: fewer --workers or --threads, or a larger cluster"
             )
 

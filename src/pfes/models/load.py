@@ -53,7 +53,12 @@ def load_model(
     options["dtype"] = _dtype(dtype, where)
     if device_map is not None:
         options["device_map"] = device_map
-    module = _from_pretrained(auto, name, **options)
+    module, about = _from_pretrained(auto, name, **options, output_loading_info=True)
+    if missing := sorted(about["missing_keys"]):
+        raise PfesError(
+            f"model {name!r} has no weights for {missing[0]} and {len(missing) - 1} others: it is "
+            f"not a {family} language model, or its files are not whole"
+        )
     if device_map is None:
         try:
             module = module.to(where)

@@ -7,12 +7,17 @@ import numpy as np
 import torch
 
 from pfes.errors import PfesError
+from pfes.memory import is_out_of_memory
 from pfes.models.base import MAX_BATCH_TOKENS, Floats, Ints
 from pfes.models.fast import FastPaths
 from pfes.models.padded import Pass
 from pfes.tasks.batch import Batch
 from pfes.tasks.spec import Family
 
+OUT_OF_MEMORY = (
+    "the model ran out of memory: lower --max-batch-tokens, or use --dtype float16; a run goes on "
+    "with --resume"
+)
 BATCH_TOKENS = 2048  # of a pass, until measured: fast on a CPU
 
 
@@ -78,13 +83,18 @@ class LocalModel:
         positions = np.empty(shape, dtype=np.int64) if ranks else None
         words = torch.tensor(batch.words, device=self.device)
         soft = torch.as_tensor(prompts, device=self.device).to(self.dtype)
-        for pairs, raw in self._passes(soft, batch):
-            logits = raw.float()  # (pairs, vocabulary)
-            chosen = logits[:, words]  # (pairs, words)
-            logprobs[pairs] = (chosen - logits.logsumexp(-1, keepdim=True)).cpu().numpy()
-            if positions is not None:
-                above = (logits[:, None, :] > chosen[:, :, None]).sum(-1)
-                positions[pairs] = (above + 1).cpu().numpy()
+        try:
+            for pairs, raw in self._passes(soft, batch):
+                logits = raw.float()  # (pairs, vocabulary)
+                chosen = logits[:, words]  # (pairs, words)
+                logprobs[pairs] = (chosen - logits.logsumexp(-1, keepdim=True)).cpu().numpy()
+                if positions is not None:
+                    above = (logits[:, None, :] > chosen[:, :, None]).sum(-1)
+                    positions[pairs] = (above + 1).cpu().numpy()
+        except (MemoryError, RuntimeError) as error:
+            if is_out_of_memory(error):
+                raise PfesError(OUT_OF_MEMORY) from None
+            raise
         return logprobs, positions
 
     def _passes(self, soft: torch.Tensor, batch: Batch) -> Iterator[Pass]:
