@@ -91,3 +91,25 @@ def test_the_studies_that_come_with_pfes_are_valid(file: Path) -> None:
     spec = read_study(file)
     assert spec.name == file.stem
     assert plan_runs(spec, {})
+
+
+def test_settings_go_to_a_method_of_the_defaults_and_to_a_full_name() -> None:
+    rows = [{"label": "a"}, {"label": "b", "method": "saes"}]
+    places = [{"method": "saes-id-cr", "sigma0": 3}, {"model": "owner/m", "budget": 7}]
+    for defaults in ({}, {"method": "saes-id-cr"}):
+        content = BASE | {"defaults": defaults, "rows": rows, "where": places, "tasks": ["sst2"]}
+        spec = StudySpec.model_validate(content | {"models": ["owner/m"], "seeds": [0]})
+        first, second = [run.config for run in plan_runs(spec, {})]
+        assert (first.sigma0, second.sigma0) == (3, None)
+        assert first.budget == second.budget == 7
+
+
+def test_two_served_models_are_told_apart_or_refused() -> None:
+    models = ["vllm:http://a/v1", "vllm:http://b/v1"]
+    content = BASE | {"models": models, "where": [], "seeds": [0]}
+    with pytest.raises(PfesError, match="served_name"):
+        plan_runs(StudySpec.model_validate(content), {})
+    named = [{"model": model, "served_name": f"org/{model[12]}"} for model in models]
+    runs = plan_runs(StudySpec.model_validate(content | {"where": named}), {})
+    assert {run.model_name for run in runs} == {"a", "b"}
+    assert len({run.folder for run in runs}) == len(runs)

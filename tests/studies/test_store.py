@@ -1,5 +1,6 @@
 """A study whose runs are in an object store; fsspec's own in memory stands for one."""
 
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,13 +9,19 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from pfes.assemble import open_model
 from pfes.cli import app
+from pfes.config import RunConfig
 from pfes.errors import PfesError
 from pfes.folder import RunFolder
 from pfes.loop import Step
+from pfes.models.base import LanguageModel
 from pfes.result import Result
 from pfes.studies import PlannedRun, StudySpec, plan_runs, store
 from pfes.studies.carry_out import carry_out
+from pfes.studies.report import read_report, write_report
+from pfes.studies.store import FolderStore, open_store
+from pfes.tasks import TaskSpec
 
 OUT = "memory://bucket/runs"
 
@@ -90,3 +97,43 @@ def test_storage_that_cannot_be_reached_is_one_line(spec: StudySpec, address: st
         finish(plan_runs(spec, {}), address)
     assert str(caught.value).startswith(f"--out {address}")
     assert "\n" not in str(caught.value)
+
+
+def test_a_place_that_is_a_file_is_one_line(spec: StudySpec, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    events = list(carry_out(plan_runs(spec, {})[:1], tmp_path / "file"))
+    assert str(events[-1].event) == f"--out {tmp_path / 'file'}: Not a directory"
+    (tmp_path / "report-tiny").write_text("")
+    report = read_report(spec, [], FolderStore(tmp_path))
+    with pytest.raises(PfesError, match="File exists"):
+        write_report(report, tmp_path / "report-tiny")
+
+
+def test_an_object_store_that_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = open_store(OUT)
+
+    def refuse(_: object, place: str) -> bool:
+        raise PermissionError(13, "denied", place)
+
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), "exists", refuse)
+    with pytest.raises(PfesError, match=f"--out {OUT}: PermissionError"):
+        bucket.exists()
+
+
+def test_there_is_one_model_at_a_time(
+    spec: StudySpec, folders: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[weakref.ref] = []
+
+    def watch(config: RunConfig, task: TaskSpec) -> LanguageModel:
+        assert [one() for one in opened if one() is not None] == []
+        model = open_model(config, task)
+        opened.append(weakref.ref(model))
+        return model
+
+    monkeypatch.setattr("pfes.studies.carry_out.open_model", watch)
+    models = [str(folders("llama")), str(folders("gpt2"))]
+    plan = plan_runs(spec.model_copy(update={"models": models, "seeds": [0]}), {})
+    assert all(isinstance(event, Result) for event in finish(plan, tmp_path / "runs"))
+    assert len(opened) == 2
+    assert opened[1]() is None

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import signal
 import statistics
 import subprocess
@@ -181,3 +182,29 @@ def test_a_study_follows_its_parent_into_the_grave(study_file: Path, tmp_path: P
             return
         time.sleep(0.05)
     pytest.fail("the workers go on")
+
+
+def test_ctrl_c_reaches_all_and_one_line_is_said(study_file: Path, tmp_path: Path) -> None:
+    content = yaml.safe_load(study_file.read_text())
+    content["defaults"]["budget"] = 100_000
+    study_file.write_text(yaml.safe_dump(content))
+    jobs = [*COMMAND, "run", str(study_file), "--out", str(tmp_path / "out"), "--jobs", "2"]
+    process = subprocess.Popen(jobs, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    for _ in range(3000):
+        if len(list(tmp_path.glob("out/*/history.jsonl"))) >= 2:
+            break
+        assert process.poll() is None
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert "Run the same command to go on" in errors
+
+
+@pytest.mark.parametrize("name", ["projection", "confidence"])
+def test_a_study_may_be_called_as_an_analysis(study_file: Path, tmp_path: Path, name: str) -> None:
+    content = yaml.safe_load(study_file.read_text()) | {"name": name}
+    study_file.write_text(yaml.safe_dump(content))
+    (tmp_path / "out").mkdir()
+    assert call("report", study_file, "--out", tmp_path / "out").returncode == 0

@@ -11,7 +11,7 @@ from pfes.analysis.runs import Group, read_groups
 from pfes.figures import BLUE, ORANGE
 from pfes.methods import get_method
 from pfes.sheets import MISSING, Entry, Sheet, figure_text
-from pfes.studies.paper import paper_figures
+from pfes.studies.paper import paper_analysis
 
 NAME = "confidence"
 HEAD = ("", "task", "model", "metric (%)", "P", "R", "seeds")
@@ -77,8 +77,7 @@ def _sheets(found: list[Confidence]) -> Iterator[Sheet]:
         )
         lines.append((one.label, entries))
     yield Sheet("Saved runs, means over seeds", HEAD, tuple(lines))
-    paper = paper_figures(NAME)
-    assert paper is not None
+    paper = paper_analysis(NAME)
     tasks = [t for t in dict.fromkeys(one.task for one in found) if t in paper["rows"]]
     theirs = []
     for task in tasks:

@@ -20,7 +20,7 @@ from pfes.objective import initial_prompt
 from pfes.run import read_result
 from pfes.sheets import Entry, Sheet
 from pfes.spaces import RandomSubspace
-from pfes.studies.paper import paper_figures
+from pfes.studies.paper import paper_analysis
 from pfes.studies.plan import PlannedRun, config_key, short_name
 from pfes.tasks.spec import read_spec
 
@@ -117,8 +117,7 @@ def _sheets(found: list[Projection], config: RunConfig) -> Iterator[Sheet]:
         f"function evaluations, seed {config.seed}"
     )
     yield Sheet(caption, HEAD, tuple(lines))
-    paper = paper_figures(NAME)
-    assert paper is not None
+    paper = paper_analysis(NAME)
     theirs = [
         (one.task, _entries(figures, math.sqrt(1 + figures["gamma_op"] ** 2)))
         for one in found

@@ -1,11 +1,13 @@
 """Carrying out the runs of a study: what is finished stays, what was begun goes on."""
 
+import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pfes.assemble import open_model
 from pfes.config import PLACE, RunConfig
+from pfes.engines.ray_model import RayModel
 from pfes.errors import PfesError
 from pfes.finish import Tested
 from pfes.folder import RunFolder
@@ -13,7 +15,7 @@ from pfes.models.base import LanguageModel
 from pfes.result import Result
 from pfes.run import Event, read_config, run
 from pfes.studies.plan import PlannedRun
-from pfes.studies.store import open_store
+from pfes.studies.store import FolderStore, open_store
 from pfes.tasks.spec import read_spec
 
 
@@ -33,24 +35,32 @@ def carry_out(
     `out` is a folder, or an address that fsspec knows.
     `numbers` are the runs to carry out, by their place in the plan; all unless given.
     """
-    model: LanguageModel | None = None
-    loaded = ""
-    tested: Tested = {}
+    loaded = _Loaded()
     store = open_store(out)
-    for number in range(len(plan)) if numbers is None else numbers:
+    try:
+        yield from _carry_out(plan, store, range(len(plan)) if numbers is None else numbers, loaded)
+    finally:
+        loaded.close()
+
+
+def _carry_out(
+    plan: list[PlannedRun], store: FolderStore, numbers: Iterable[int], loaded: "_Loaded"
+) -> Iterator[RunEvent]:
+    for number in numbers:
         planned = plan[number]
         try:
             ended = store.result(planned.folder)
             if ended is not None:
                 yield RunEvent(number, ended)
                 continue
-            if model is None or loaded != _needs(planned.config):
-                model, loaded, tested = _open(planned.config), _needs(planned.config), {}
+            loaded.switch(planned.config)
             folder = store.open(planned.folder)
             begun = folder.config.exists()
             # a run that was begun has its config resolved: it goes on with that, wherever it is
             config = _begun(folder, planned) if begun else planned.config
-            for event in run(config, folder, resume=begun, model=model, tested=tested):
+            for event in run(
+                config, folder, resume=begun, model=loaded.model, tested=loaded.tested
+            ):
                 store.keep(folder, now=isinstance(event, Result))
                 yield RunEvent(number, event)
         except PfesError as error:
@@ -62,8 +72,27 @@ def _begun(folder: RunFolder, planned: PlannedRun) -> RunConfig:
     return read_config(folder).model_copy(update=place)
 
 
-def _open(config: RunConfig) -> LanguageModel:
-    return open_model(config, read_spec(config.task)[0])
+class _Loaded:
+    """The model of the latest runs, with what they tested on it; never two in memory at once."""
+
+    def __init__(self) -> None:
+        self.model: LanguageModel | None = None
+        self.tested: Tested = {}
+        self._needs = ""
+
+    def switch(self, config: RunConfig) -> None:
+        """Load the model of a config, unless it is the one at hand."""
+        if self.model is None or self._needs != _needs(config):
+            self.close()
+            self.model = open_model(config, read_spec(config.task)[0])
+            self._needs = _needs(config)
+
+    def close(self) -> None:
+        """Let the model go."""
+        if isinstance(self.model, RayModel):
+            self.model.close()
+        self.model, self.tested = None, {}
+        gc.collect()  # a module and its hooks know each other
 
 
 def _needs(config: RunConfig) -> str:
@@ -71,5 +100,6 @@ def _needs(config: RunConfig) -> str:
     names = (
         "model", "served_name", "tokenizer", "patience", "device", "dtype", "device_map",
         "trust_remote_code", "max_batch_tokens", "engine", "workers", "threads",
+        "gpus_per_worker",
     )  # fmt: skip
     return repr([getattr(config, name) for name in names])

@@ -25,17 +25,22 @@ class PaperTable:
 
 
 @cache
-def paper_figures(name: str) -> dict[str, Any] | None:
-    """Return what the paper says under a name, with model and budget; None if nothing."""
+def _figures() -> dict[str, Any]:
     text = files("pfes.studies").joinpath("paper.json").read_text(encoding="utf-8")
-    found: dict[str, Any] | None = json.loads(text).get(name)
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def paper_analysis(name: str) -> dict[str, Any]:
+    """Return what the paper says in an analysis, with model and budget."""
+    found: dict[str, Any] = _figures()[f"analysis: {name}"]  # no study can be called so
     return found
 
 
 @cache
 def paper_table(study: str) -> PaperTable | None:
     """Return the paper's table of what a study repeats; None if it has none."""
-    content = paper_figures(study)
+    content = _figures().get(study)
     if content is None:
         return None
     rows, seconds = {}, {}

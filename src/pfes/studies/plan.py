@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from pfes.config import BETA, PLACE, RunConfig, make_config
+from pfes.config import BETA, DEFAULT_METHOD, PLACE, RunConfig, make_config
 from pfes.errors import PfesError
 from pfes.methods import get_method
 from pfes.models.client import PREFIX, is_served
@@ -53,10 +53,15 @@ class StudySpec(BaseModel):
         The row's own stand over those of `where`, of which the later win, those over the defaults.
         """
         own = {name: value for name, value in row.items() if name != "label"}
-        run = {"model": short_name(model), "task": short_name(task), "method": own.get("method")}
+        method = (self.defaults | own).get("method", DEFAULT_METHOD)
+        run = {
+            "model": {model, short_name(model)},
+            "task": {task, short_name(task)},
+            "method": {method},
+        }
         found = dict(self.defaults)
         for place in self.where:
-            if all(run[name] == place[name] for name in CHOICES & place.keys()):
+            if all(place[name] in run[name] for name in CHOICES & place.keys()):
                 found |= {name: value for name, value in place.items() if name not in CHOICES}
         return found | own | {"model": model, "task": task}
 
@@ -83,8 +88,9 @@ class PlannedRun:
 
     @property
     def model_name(self) -> str:
-        """The model without its folder or owner."""
-        return short_name(self.config.model)
+        """The model without its folder or owner; of a served one, what its server calls it."""
+        served = self.config.served_name if is_served(self.config.model) else None
+        return short_name(served or self.config.model)
 
     @property
     def task_name(self) -> str:
@@ -122,7 +128,20 @@ def plan_runs(spec: StudySpec, overrides: dict[str, Any]) -> list[PlannedRun]:
                         raise PfesError("--trust-remote-code is given on the command line alone")
                     config = _with_beta(make_config(**settings | overrides))
                     runs.append(PlannedRun(row_label(row), config, config_key(config)))
+    _check_models(runs)
     return runs
+
+
+def _check_models(runs: list[PlannedRun]) -> None:
+    """Refuse two served models that would be one: addresses are no part of what a run is."""
+    models: dict[str, str] = {}
+    for run in runs:
+        known = models.setdefault(run.folder, run.config.model)
+        if known != run.config.model:
+            raise PfesError(
+                f"{known} and {run.config.model} would have the same runs, as servers of one "
+                "model: tell them apart by served_name, in `where`"
+            )
 
 
 def _with_beta(config: RunConfig) -> RunConfig:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pfes.config import make_config
-from pfes.engines.ray_model import start_ray
+from pfes.engines.ray_model import check_room, start_ray
 from pfes.errors import PfesError
 from pfes.studies.carry_out import RunEvent, carry_out
 from pfes.studies.plan import PlannedRun
@@ -24,8 +24,9 @@ def carry_out_on_ray(
     dies or breaks is begun again where it stood, once; a run that fails is reported, and the others
     go on.
     """
-    here = make_config(model="", task="", engine=engine)
+    here = make_config(model="", task="", engine=engine, gpus_per_worker=gpus)
     ray = start_ray(here)
+    check_room(ray, here, 1, threads)
     from ray.util.queue import Queue
 
     events: Any = Queue()

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from pfes.errors import PfesError
 from pfes.figures import study_convergence
+from pfes.folder import replace_file
 from pfes.result import Result
 from pfes.sheets import MISSING, Sheet, escape_markdown, latex, markdown
 from pfes.studies.compare import TEST, Comparison, compare
@@ -67,7 +69,10 @@ def read_report(spec: StudySpec, plan: list[PlannedRun], store: FolderStore) -> 
 
 def write_report(report: StudyReport, place: Path, html: bool = False) -> list[Path]:
     """Write tables, comparisons and figure, and with `html` the page; return the files."""
-    place.mkdir(parents=True, exist_ok=True)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PfesError(f"--out {place}: {error.strerror}") from None
     title = f"# {report.spec.title or report.spec.name}\n\n{report.summary}\n\n"
     texts = {
         "table.md": title + markdown(report.sheets),
@@ -80,7 +85,7 @@ def write_report(report: StudyReport, place: Path, html: bool = False) -> list[P
 
         texts["report.html"] = study_page(report)
     for name, text in texts.items():
-        (place / name).write_text(text, encoding="utf-8")
+        replace_file(place / name, text.encode())
     files = [place / name for name in texts]
     if report.panels:
         files.append(place / "convergence.png")

@@ -34,7 +34,10 @@ class FolderStore:
     def open(self, name: str) -> RunFolder:
         """Return a run's folder to work in, with all that is there of it."""
         folder = RunFolder(self.path / name)
-        folder.path.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PfesError(f"--out {self.path}: {error.strerror}") from None
         return folder
 
     def keep(self, folder: RunFolder, now: bool = False) -> None:
@@ -62,9 +65,7 @@ class RemoteStore(FolderStore):
 
         try:
             self._files, self._root = fsspec.url_to_fs(address)
-        except (
-            Exception
-        ) as error:  # whatever the storage's own package raises, or that it is missing
+        except Exception as error:  # whatever the storage's package raises, or that it is missing
             raise self._failed(address, error) from None
         self._address = address.rstrip("/")
         self._here = tempfile.TemporaryDirectory(prefix="pfes-")
@@ -72,7 +73,10 @@ class RemoteStore(FolderStore):
         super().__init__(Path(self._here.name))
 
     def exists(self) -> bool:
-        return bool(self._files.exists(self._root))
+        try:
+            return bool(self._files.exists(self._root))
+        except Exception as error:
+            raise self._failed(self._address, error) from None
 
     def result(self, name: str) -> Result | None:
         self._fetch(name, [RunFolder(name).result.name])

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from queue import Empty
@@ -58,6 +59,7 @@ def _work(
 ) -> None:
     import torch
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C, and ends its workers
     torch.set_num_threads(threads)
 
     def mine() -> Iterator[int]:
