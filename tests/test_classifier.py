@@ -7,6 +7,11 @@ import datasets
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import is_classifier
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import get_scorer
+from sklearn.utils.validation import check_is_fitted
 
 import pfes
 from pfes.errors import PfesError
@@ -78,3 +83,16 @@ def test_a_run_of_a_cluster_is_used_here(
     stored = json.loads(file.read_text()) | {"engine": "ray:10.0.0.1:6379", "workers": 8}
     file.write_text(json.dumps(stored))
     assert len(pfes.Classifier.from_run(tmp_path / "run").predict(TEXTS[:2])) == 2
+
+
+def test_scikit_learn_takes_it(classifier: pfes.Classifier) -> None:
+    labels = classifier.predict(TEXTS)
+    labels[:30] = classifier.classes_[0]
+    labels[30:60] = classifier.classes_[1]
+    assert is_classifier(classifier)
+    check_is_fitted(classifier)
+    accuracy = float(np.mean(classifier.predict(TEXTS) == labels))
+    assert classifier.score(TEXTS, labels) == get_scorer("accuracy")(classifier, TEXTS, labels)
+    assert classifier.score(TEXTS, labels) == pytest.approx(accuracy)
+    calibrated = CalibratedClassifierCV(FrozenEstimator(classifier), cv=2).fit(TEXTS, labels)
+    assert calibrated.predict_proba(TEXTS).shape == (90, 2)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 from pfes.assemble import open_model
 from pfes.config import HERE
@@ -18,11 +19,12 @@ Text = str | Mapping[str, Any] | Sequence[str]
 CHUNK = 64  # texts in one call of the model
 
 
-class Classifier:
+class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Labels texts with a found prompt.
 
     A text is a string; of a task with several text columns, a mapping by column or a sequence in
-    the columns' order. A data frame goes, too: its rows are mappings.
+    the columns' order. A data frame goes, too: its rows are mappings. Whatever
+    of scikit-learn takes a fitted classifier takes this one.
     """
 
     def __init__(self, saved: SavedPrompt, model: LanguageModel) -> None:
@@ -45,6 +47,13 @@ class Classifier:
             here = {"device": device, "trust_remote_code": trust_remote_code}
             model = open_model(saved.config.model_copy(update=HERE | here), saved.spec)
         return cls(saved, model)
+
+    def fit(self, texts: Any, labels: Any = None) -> "Classifier":
+        """Change nothing: the prompt was found by a search. For scikit-learn, which asks for it."""
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
 
     def predict(self, texts: Any) -> NDArray[Any]:
         """Return the label of each text."""

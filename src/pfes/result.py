@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field, field_validator
 
 from pfes.halving import Trial
 from pfes.models.base import Floats
@@ -70,6 +70,17 @@ class Result(BaseModel):
         repr=False,
         description="the found prompt, (length, width)",
     )
+
+    @field_validator("beta_trials", mode="before")
+    @classmethod
+    def _as_it_was(cls, trials: list[Any]) -> list[Any]:
+        """Read a cross-entropy that was infinite, and so is null in the file."""
+        return [
+            trial | {"cross_entropy": math.inf}
+            if isinstance(trial, dict) and trial.get("cross_entropy") is None
+            else trial
+            for trial in trials
+        ]
 
     @computed_field  # type: ignore[prop-decorator]
     @property

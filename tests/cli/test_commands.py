@@ -1,11 +1,15 @@
 """The command line as a user has it."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 
+from pfes.folder import RunFolder
 from pfes.methods import METHODS
+from pfes.run import read_result
+from pfes.tasks.data import read_file
 from tests.cli.conftest import Cli, search
 
 
@@ -130,6 +134,49 @@ def test_a_prompt_that_does_harm_is_said(cli: Cli, finished: Path) -> None:
         assert ("The template alone is better" in shown) == said
         for row in ("found − zero-shot", "found − initial prompt"):
             assert row in shown
+
+
+def test_a_row_with_a_null_is_left_without_a_label(
+    cli: Cli, finished: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in.jsonl").write_text('{"text": "fine"}\n{"text": null}\n{"text": "dull"}\n')
+    (tmp_path / "in.csv").write_text("id,text\n1,fine\n2\n3,dull\n")
+    for kind in ("jsonl", "csv"):
+        out = tmp_path / f"out.{kind}"
+        code, _, errors = cli("predict", finished, "--file", tmp_path / f"in.{kind}", "--out", out)
+        assert (code, "1 rows have no text" in errors) == (0, True)
+        rows = list(read_file(out))
+        assert [bool(row["predicted"]) for row in rows] == [True, False, True]
+
+
+def test_names_are_shown_as_they_are(cli: Cli, finished: Path) -> None:
+    result = json.loads((finished / "result.json").read_text()) | {"task": "tickets [v2] a[/b]"}
+    (finished / "result.json").write_text(json.dumps(result))
+    odd = finished.rename(finished.with_name("[old]"))
+    shown = cli("search", "--out", odd, "--resume")[1]
+    assert "tickets [v2] a[/b]" in shown
+    assert "/[old]" in shown
+
+
+def test_an_infinite_cross_entropy_is_read_back(finished: Path) -> None:
+    content = json.loads((finished / "result.json").read_text())
+    trial = {"beta": 1.0, "evaluations": 3, "validation": 0.5, "cross_entropy": None}
+    (finished / "result.json").write_text(json.dumps(content | {"beta_trials": [trial]}))
+    result = read_result(RunFolder(finished))
+    assert result is not None
+    assert result.beta_trials[0].cross_entropy == math.inf
+
+
+def test_evaluate_chooses_its_own_device(cli: Cli, finished: Path) -> None:
+    config = json.loads((finished / "config.json").read_text()) | {"device": "cuda:99"}
+    (finished / "config.json").write_text(json.dumps(config))
+    assert cli("evaluate", finished)[0] == 0
+
+
+def test_settings_without_names_are_one_line(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("1: 2\n")
+    arguments = ("--config", tmp_path / "c.yaml", "--out", tmp_path / "out")
+    check_error(cli("search", *arguments), "settings have names")
 
 
 def test_predict_writes_whole_files_or_none(cli: Cli, finished: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import pfes
 from pfes.folder import RunFolder
+from pfes.pages.run import run_page
 from tests.command import call
 from tests.pages.conftest import Opened
 
@@ -81,3 +82,11 @@ def test_a_run_that_has_not_ended_is_one_line(tmp_path: Path) -> None:
         assert done.returncode == 2
         assert words in done.stderr
         assert done.stderr.count("\n") == 1
+
+
+def test_answers_that_were_no_numbers_have_a_page(run: Path) -> None:
+    folder = RunFolder(run)
+    answers = folder.read_answers()
+    answers[0]["found"] = dict.fromkeys(answers[0]["found"])
+    folder.write_answers(answers)
+    assert "Answers" in run_page(folder)

@@ -157,8 +157,9 @@ def _read_lines(spec: TaskSpec, path: Path) -> Iterator[Row]:
 
 
 def _example(spec: TaskSpec, row: Row, place: str) -> Example:
-    missing = [name for name in spec.fields if row.get(name) is None]
+    missing = [name for name in spec.fields if name not in row]
     if missing:
         raise PfesError(f"{place}: no {missing[0]!r}; its columns are {', '.join(map(str, row))}")
-    fields = {name: as_text(row[name]) for name in spec.fields}
+    values = ((name, row[name]) for name in spec.fields)
+    fields = {name: "" if value is None else as_text(value) for name, value in values}
     return Example(fields, label=0)  # the label of a text to predict is not read

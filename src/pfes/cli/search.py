@@ -105,6 +105,8 @@ def read_settings(path: Path) -> dict[str, Any]:
     content = read_yaml(path, "--config")  # JSON is YAML, too
     if not isinstance(content, dict):
         raise PfesError(f"--config {path}: not a mapping of settings")
+    if not all(isinstance(name, str) for name in content):
+        raise PfesError(f"--config {path}: settings have names")
     content.pop(AUTHOR, None)  # a run's own config.json goes, too
     if content.get("trust_remote_code"):
         raise PfesError(f"--config {path}: --trust-remote-code is given on the command line alone")

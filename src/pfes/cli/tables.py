@@ -4,6 +4,7 @@ import json
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from pfes.folder import RunFolder
 from pfes.result import Result
@@ -22,7 +23,8 @@ def show_result(result: Result, folder: RunFolder, as_json: bool) -> None:
         print(json.dumps(result.model_dump(mode="json")))
         return
     console = Console()
-    table = Table(title=f"{result.task} · {result.model} · {result.method} · seed {result.seed}")
+    title = f"{result.task} · {result.model} · {result.method} · seed {result.seed}"
+    table = Table(title=Text(title))
     table.add_column(f"on {result.test_examples} held-out examples")
     table.add_column(result.metric, justify="right")
     table.add_column("95 % interval", justify="right")
@@ -57,7 +59,7 @@ def show_result(result: Result, folder: RunFolder, as_json: bool) -> None:
             "The template alone is better on these examples: try another --init, or more --budget.",
             highlight=False,
         )
-    console.print(f"Run folder: {folder.path}", highlight=False, soft_wrap=True)
+    console.print(f"Run folder: {folder.path}", highlight=False, soft_wrap=True, markup=False)
 
 
 PARTS = {

@@ -50,6 +50,7 @@ const COLORS = 7;
 const DASHES = ["", "7 4", "2 3"];
 const EDGE = { left: 76, right: 12, top: 10, bottom: 40 };
 const HEIGHT = 280;
+const CLOSEST = 1e-6; // part of the whole axis that a zoom shows, at least
 
 function element(parent, name, attributes, text) {
   const made = document.createElementNS(NS, name);
@@ -188,6 +189,7 @@ class Chart {
   }
 
   zoom([low, high]) {
+    if (high - low < (this.whole[1] - this.whole[0]) * CLOSEST) return;
     this.range = [Math.max(low, this.whole[0]), Math.min(high, this.whole[1])];
     this.reset.hidden = this.range[0] === this.whole[0] && this.range[1] === this.whole[1];
     this.draw();

@@ -71,7 +71,8 @@ def _in_words(folder: RunFolder) -> list[dict[str, Any]]:
     for answer in answers:
         answer["label"] = names[answer["label"]]
         for version in ANSWERED:
-            answer[version] = {names[label]: p for label, p in answer[version].items()}
+            # a probability that was no number is null there, and never an answer
+            answer[version] = {names[label]: p or 0.0 for label, p in answer[version].items()}
     return answers
 
 
@@ -145,7 +146,7 @@ def _confusion(answers: list[dict[str, Any]], labels: list[str], version: str) -
 
 def _confidence(answers: list[dict[str, Any]]) -> str:
     most = max(max(answer[version].values()) for answer in answers for version in ANSWERED)
-    edges = np.linspace(0, most, BINS + 1)
+    edges = np.linspace(0, most or 1.0, BINS + 1)
     middles = ((edges[1:] + edges[:-1]) / 2).round(6).tolist()
     lines = []
     for version, title in ANSWERED.items():
