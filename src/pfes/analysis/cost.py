@@ -33,7 +33,7 @@ def cost_analysis(paths: list[Path], out: Path) -> list[Path]:
     found = [cost for group in read_groups(paths) if (cost := _measure(group)) is not None]
     if not found:
         raise PfesError("none of the runs searched: there is no cost to show")
-    found.sort(key=lambda one: (one.model, one.task))
+    found.sort(key=lambda one: (one.model, one.task, one.label))
     artefacts = Artefacts(out, NAME)
     artefacts.write({"runs": [str(path) for path in paths]}, {"groups": [asdict(f) for f in found]})
     _draw(found, artefacts.figure)
@@ -93,9 +93,10 @@ def _draw(found: list[Cost], path: Path) -> None:
     rows = range(len(found))
     left.barh(rows, [one.seconds for one in found], color=BLUE, height=0.6)
     right.plot([100 * one.share for one in found], rows, "D", color=ORANGE, ms=5)
-    left.set_xlabel("seconds per function evaluation")
+    left.set_xlabel("seconds per FE")
     right.set_xlabel("optimizer's share (%, log)")
     right.set_xscale("log")
+    right.xaxis.set_major_formatter("{x:g}")
     for place in (left, right):
         place.grid(axis="x", color="0.9", lw=0.6)
         place.set_axisbelow(True)
