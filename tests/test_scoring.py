@@ -103,9 +103,11 @@ def test_interval_of_a_gain_is_paired() -> None:
     assert 0 < low < high
 
 
-def test_interval_is_that_of_all_triples_there_could_be() -> None:
-    ours, theirs = random_score(skill=0.3, seed=1), random_score(skill=0.2, seed=2)
+@pytest.mark.parametrize(("skill", "kinds"), [(0.3, 8), (9.0, 4), (-9.0, 4)])
+def test_interval_is_that_of_all_triples_there_could_be(skill: float, kinds: int) -> None:
+    ours, theirs = random_score(skill=skill, seed=1), random_score(skill=0.2, seed=2)
     triples = (ours.labels * 2 + ours.predicted) * 2 + theirs.predicted
+    assert len(set(triples.tolist())) == kinds  # with −9 the last one is absent
     shares = np.bincount(triples, minlength=8) / len(triples)
     drawn = stream(0, "bootstrap").multinomial(len(triples), shares, size=RESAMPLES)
     cube = drawn.reshape(-1, 2, 2, 2)

@@ -23,8 +23,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Labels texts with a found prompt.
 
     A text is a string; of a task with several text columns, a mapping by column or a sequence in
-    the columns' order. A data frame goes, too: its rows are mappings. Whatever
-    of scikit-learn takes a fitted classifier takes this one.
+    the columns' order. A data frame goes, too: its rows are mappings. It is a
+    fitted classifier of scikit-learn; a clone is the classifier itself, as a model is large.
     """
 
     def __init__(self, saved: SavedPrompt, model: LanguageModel) -> None:
@@ -50,6 +50,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, texts: Any, labels: Any = None) -> "Classifier":
         """Change nothing: the prompt was found by a search. For scikit-learn, which asks for it."""
+        return self
+
+    def __sklearn_clone__(self) -> "Classifier":
         return self
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -174,7 +174,7 @@ PLACE = frozenset(
 
 
 # A run's place in one process here, for whoever uses what was found somewhere else
-HERE: dict[str, Any] = {"engine": "serial", "workers": None, "threads": None, "device": None}
+HERE: dict[str, Any] = {"engine": "serial", "workers": None, "threads": None}
 
 
 def make_config(**settings: Any) -> RunConfig:

@@ -15,3 +15,7 @@ class PfesError(Exception):
 
     def __init__(self, message: object) -> None:
         super().__init__(printable(message))
+
+
+class OutOfMemoryError(PfesError):
+    """There was too little memory for a pass of a model."""

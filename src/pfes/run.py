@@ -200,7 +200,7 @@ def prepare(
         return make_config(**settings), False
     config = read_config(folder)
     given = make_config(**{"model": config.model, "task": config.task} | settings)
-    place = PLACE | {"model"} if is_served(config.model) and is_served(given.model) else PLACE
+    place = place_of(config, given)
     for name in settings.keys() - place:
         kept, value = getattr(config, name), getattr(given, name)
         if value != kept:
@@ -210,6 +210,12 @@ def prepare(
             )
     moved = {name: getattr(given, name) for name in settings.keys() & place}
     return config.model_copy(update=moved), True
+
+
+def place_of(config: RunConfig, given: RunConfig) -> frozenset[str]:
+    """Return the settings that say where a run takes place: of a served model, its address too."""
+    served = is_served(config.model) and is_served(given.model)
+    return PLACE | {"model"} if served else PLACE
 
 
 def finished(folder: RunFolder) -> Result | None:

@@ -128,6 +128,19 @@ def test_runs_of_other_settings_are_no_seeds(runs: list[Path], tmp_path: Path) -
     ]
     words = " ".join(done.stdout.split())
     assert words.count("times that of") == words.count("times that of saes-id, sigma0 = 0.3") == 1
+    done = call("confidence", larger, elsewhere, "--out", tmp_path)
+    words = " ".join(done.stdout.split())
+    assert "times that of saes-id; sigma0 is 0.3 here and 0.5 there." in words
+    paths = [copied(runs[n], tmp_path / f"m{n}", model=f"/{n}/final") for n in (0, 1)]
+    for path in paths:
+        content = result(path) | {"model": result(path)["config"]["model"]}
+        (path / "result.json").write_text(json.dumps(content))
+    done = call("confidence", *paths, "--out", tmp_path)
+    groups = check_files(done, tmp_path, "confidence")["groups"]
+    assert [(one["label"], one["seeds"]) for one in groups] == [
+        ("saes-id, model = /0/final", 1),
+        ("saes-id, model = /1/final", 1),
+    ]
     twice = call("convergence", runs[0], copied(runs[0], tmp_path / "twice"), "--out", tmp_path)
     assert twice.returncode == 2
     assert "are the same run, of the same seed" in twice.stderr

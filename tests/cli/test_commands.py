@@ -167,10 +167,13 @@ def test_an_infinite_cross_entropy_is_read_back(finished: Path) -> None:
     assert result.beta_trials[0].cross_entropy == math.inf
 
 
-def test_evaluate_chooses_its_own_device(cli: Cli, finished: Path) -> None:
+def test_evaluate_and_predict_elsewhere(cli: Cli, finished: Path) -> None:
     config = json.loads((finished / "config.json").read_text()) | {"device": "cuda:99"}
     (finished / "config.json").write_text(json.dumps(config))
-    assert cli("evaluate", finished)[0] == 0
+    check_error(cli("evaluate", finished), "device cuda:99")
+    assert cli("evaluate", finished, "--device", "cpu")[0] == 0
+    assert cli("predict", finished, "--text", "fine")[0] == 0
+    check_error(cli("predict", finished, "--text", "fine", "--device", "cuda:99"), "cuda:99")
 
 
 def test_settings_without_names_are_one_line(cli: Cli, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ import pytest
 
 import pfes
 from pfes.config import RunConfig, make_config
+from pfes.engines import ray_model
 from pfes.engines.ray_model import OUT_OF_MEMORY, RayModel, explain, shares
-from pfes.errors import PfesError
+from pfes.errors import OutOfMemoryError, PfesError
 from pfes.folder import RunFolder
 from pfes.loop import Step
 from pfes.objective import encode_for
@@ -193,13 +195,14 @@ def test_a_worker_that_cannot_load_says_so(cluster: str, task_file: Path, tmp_pa
     with pytest.raises(PfesError, match="cannot be loaded"):
         RayModel(there, load_task(task_file, 4).spec)
     more = config(folder, task_file, engine=cluster, workers=3)
-    with pytest.raises(PfesError, match="3 workers of 1 threads need 3 CPUs and Ray has 2"):
+    with pytest.raises(PfesError, match="--workers 3: with 1 threads each, Ray has room for 2"):
         RayModel(more, load_task(task_file, 4).spec)
 
 
 def test_what_happens_in_a_worker_is_one_line() -> None:
     assert str(explain(PfesError("its own words"))) == "its own words"
     assert str(explain(RuntimeError("CUDA out of memory. Tried …"))) == OUT_OF_MEMORY
+    assert str(explain(OutOfMemoryError("a pass"))) == OUT_OF_MEMORY
     assert "--max-batch-tokens" in OUT_OF_MEMORY
     assert str(explain(KeyError("x\ny"))).startswith("a worker failed: KeyError")
 
@@ -223,3 +226,29 @@ def test_without_ray_one_line_says_what_to_install(
     assert done.returncode == 2
     assert "pip install 'pfes[ray]'" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("nodes", "workers", "gpus", "expected"),
+    [
+        ([8, 8, 8, 8], 2, 0, (2, 8)),  # a worker is on one node
+        ([8, 8], 3, 0, (3, 4)),
+        ([4], None, 0, (4, 1)),
+        ([8, 64], 2, 1, (2, 8)),  # with a GPU each
+        ([2], 3, 0, "Ray has room for 2"),
+    ],
+)
+def test_workers_get_what_a_node_has(
+    nodes: list[int], workers: int | None, gpus: float, expected: object
+) -> None:
+    resources = [{"CPU": float(count), "GPU": 1.0} for count in nodes]
+    ray = SimpleNamespace(nodes=lambda: [{"Alive": True, "Resources": one} for one in resources])
+    settings = make_config(model="m", task="t", workers=workers, gpus_per_worker=gpus)
+    count = workers or ray_model._workers_there(ray, settings)
+    threads = ray_model._threads_there(ray, settings, count)
+    if isinstance(expected, str):
+        with pytest.raises(PfesError, match=expected):
+            ray_model.check_room(ray, settings, count, threads)
+    else:
+        ray_model.check_room(ray, settings, count, threads)
+        assert (count, threads) == expected

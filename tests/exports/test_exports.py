@@ -313,3 +313,5 @@ def test_examples_in_front_of_the_text_are_part_of_an_export(
             [sys.executable, *command], capture_output=True, text=True, timeout=120
         )
     assert done.stdout.split("\t")[0] == pfes.Classifier.from_run(run).predict(TEXTS[:1])[0]
+    whole = tokenizer("".join(shown) + f"Review: {TEXTS[0]}\nSentiment:")["input_ids"]
+    assert server.lengths == [SMALL["prompt_length"] + len(whole)]

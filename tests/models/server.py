@@ -80,6 +80,7 @@ class FakeServer(ThreadingHTTPServer):
         self.faults: deque[Fault] = deque()
         self.headers_seen: list[dict[str, str]] = []
         self.asked = 0
+        self.lengths: list[int] = []  # of the embeddings that came
         self.lock = threading.Lock()
 
     @property
@@ -99,6 +100,7 @@ class FakeServer(ThreadingHTTPServer):
             sent = [given] if isinstance(given, str) else given
             raw = [io.BytesIO(base64.b64decode(row)) for row in sent]
             rows = [torch.load(row, weights_only=True) for row in raw]
+            self.lengths += [len(row) for row in rows]
             width = embedding.weight.shape[1]
             if rows[0].shape[1] != width:
                 words = f"hidden_size {rows[0].shape[1]} does not match the model's {width}"

@@ -104,6 +104,12 @@ def test_settings_go_to_a_method_of_the_defaults_and_to_a_full_name() -> None:
         assert first.budget == second.budget == 7
 
 
+@pytest.mark.parametrize("place", [{"task": ["sst2", "rte"]}, {"model": 7}])
+def test_where_takes_names(place: dict) -> None:
+    with pytest.raises(ValueError, match="an entry names its method, model, task"):
+        StudySpec.model_validate(BASE | {"where": [place | {"budget": 5}]})
+
+
 def test_two_served_models_are_told_apart_or_refused() -> None:
     models = ["vllm:http://a/v1", "vllm:http://b/v1"]
     content = BASE | {"models": models, "where": [], "seeds": [0]}

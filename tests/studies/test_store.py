@@ -133,7 +133,8 @@ def test_there_is_one_model_at_a_time(
 
     monkeypatch.setattr("pfes.studies.carry_out.open_model", watch)
     models = [str(folders("llama")), str(folders("gpt2"))]
-    plan = plan_runs(spec.model_copy(update={"models": models, "seeds": [0]}), {})
-    assert all(isinstance(event, Result) for event in finish(plan, tmp_path / "runs"))
-    assert len(opened) == 2
+    rows = [{"method": "manual"}, {"method": "saes", "parents": 30}]  # the second cannot be
+    changes = {"models": models, "seeds": [0], "rows": rows}
+    kept = list(carry_out(plan_runs(spec.model_copy(update=changes), {}), tmp_path / "runs"))
+    assert sum(isinstance(one.event, PfesError) for one in kept) == len(opened) == 2
     assert opened[1]() is None

@@ -13,10 +13,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pfes.config import make_config
+from pfes.folder import RunFolder
 from pfes.loop import Step
 from pfes.result import Result
 from pfes.studies import PlannedRun, plan_runs, read_study
-from pfes.studies.carry_out import carry_out
+from pfes.studies.carry_out import begun_config, carry_out
+from pfes.studies.plan import config_key
 from tests import command
 
 ROWS = [
@@ -131,6 +134,19 @@ def test_a_begun_run_goes_on_where_its_data_has_moved_to(study_file: Path, tmp_p
     assert isinstance(last.event, Result)
     assert last.event.config["data_dir"] == "new"
     assert len(list((tmp_path / "runs").iterdir())) == 1
+
+
+def test_a_begun_run_knows_where_its_server_has_moved_to(tmp_path: Path) -> None:
+    old, new = (
+        make_config(model=f"vllm:http://{place}:8000/v1", task="sst2", data_dir=place)
+        for place in ("old", "new")
+    )
+    assert config_key(old) == config_key(new)
+    folder = RunFolder(tmp_path)
+    folder.write_json(folder.config, old.model_dump())
+    assert begun_config(folder, new) == new
+    other = make_config(model="m", task="sst2")
+    assert begun_config(folder, other).model == old.model
 
 
 def test_a_run_that_cannot_be_made_is_reported_and_the_rest_goes_on(

@@ -104,19 +104,25 @@ def _words(found: list[Confidence]) -> Iterator[str]:
     if any(one.rank is None for one in found):
         yield "A model behind a service does not show ranks: R is missing there."
     for one in found:
-        for other in found:
-            if _differ_in_the_regulariser(one, other):
-                factor = one.probability / other.probability
-                yield (
-                    f"{one.task}, {one.model}: P of {one.label} is {factor:.1f} times that of "
-                    f"{other.label}."
-                )
+        kind = (one.model, one.task, one.method.removesuffix("-cr"))
+        plain = [c for c in found if (c.model, c.task, c.method) == kind and not c.regularized]
+        if one.regularized and plain:
+            other = min(plain, key=lambda c: len(_differing(one, c)))
+            factor = one.probability / other.probability
+            beside = "".join(
+                f"; {name} is {one.settings.get(name)} here and {other.settings.get(name)} there"
+                for name in _differing(one, other)
+            )
+            yield (
+                f"{one.task}, {one.model}: P of {one.label} is {factor:.1f} times that of "
+                f"{other.label}{beside}."
+            )
 
 
-def _differ_in_the_regulariser(one: Confidence, other: Confidence) -> bool:
-    """Whether only the first is regularised, and all else is the same."""
-    kinds = [(c.model, c.task, c.method.removesuffix("-cr"), c.settings) for c in (one, other)]
-    return one.regularized and not other.regularized and kinds[0] == kinds[1]
+def _differing(one: Confidence, other: Confidence) -> list[str]:
+    """Return the settings that two groups differ in beside method and β."""
+    names = one.settings | other.settings
+    return [name for name in names if one.settings.get(name) != other.settings.get(name)]
 
 
 def _draw(found: list[Confidence], path: Path) -> None:

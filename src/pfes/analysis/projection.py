@@ -21,7 +21,7 @@ from pfes.run import read_result
 from pfes.sheets import Entry, Sheet
 from pfes.spaces import RandomSubspace
 from pfes.studies.paper import paper_analysis
-from pfes.studies.plan import PlannedRun, config_key, short_name
+from pfes.studies.plan import PlannedRun, config_key, model_name
 from pfes.tasks.spec import read_spec
 
 NAME = "projection"
@@ -87,7 +87,7 @@ def projection_analysis(plan: list[PlannedRun], out: Path) -> list[Path]:
     settings |= {"intrinsic_dimension": config.intrinsic_dimension}
     artefacts.write(settings, {"tasks": [asdict(one) for one in found]})
     _draw(curves, config, artefacts.figure)
-    title = f"Random projections: {short_name(config.model)}"
+    title = f"Random projections: {model_name(config.model, config.served_name)}"
     return artefacts.tabulate(title, _words(found), list(_sheets(found, config)))
 
 
@@ -113,8 +113,8 @@ def _compare(full: PlannedRun, subspace: PlannedRun, out: Path, model: LanguageM
 def _sheets(found: list[Projection], config: RunConfig) -> Iterator[Sheet]:
     lines = [(one.task, _entries(asdict(one), one.orthogonal)) for one in found]
     caption = (
-        f"{short_name(config.model)}, prompt length {config.prompt_length}, {config.budget} "
-        f"function evaluations, seed {config.seed}"
+        f"{model_name(config.model, config.served_name)}, prompt length {config.prompt_length}, "
+        f"{config.budget} function evaluations, seed {config.seed}"
     )
     yield Sheet(caption, HEAD, tuple(lines))
     paper = paper_analysis(NAME)
@@ -124,7 +124,10 @@ def _sheets(found: list[Projection], config: RunConfig) -> Iterator[Sheet]:
         if (figures := paper["rows"].get(one.task))
     ]
     if theirs:
-        same = (paper["model"], paper["budget"]) == (short_name(config.model), config.budget)
+        same = (paper["model"], paper["budget"]) == (
+            model_name(config.model, config.served_name),
+            config.budget,
+        )
         kind = "the same model and budget" if same else "another model or budget: not comparable"
         caption = f"The paper's figures: {paper['model']}, {paper['budget']} evaluations ({kind})"
         yield Sheet(caption, HEAD, tuple(theirs))
@@ -164,7 +167,7 @@ def _draw(curves: dict[str, list[list[tuple[int, float]]]], config: RunConfig, p
         for curve, (color, style, label) in zip(pair, looks, strict=True):
             spent, losses = zip(*curve, strict=True)
             place.plot(spent, losses, style, color=color, lw=1.4, label=label)
-        place.set_title(f"{task} · {short_name(config.model)}", fontsize=9)
+        place.set_title(f"{task} · {model_name(config.model, config.served_name)}", fontsize=9)
         place.set_xlabel("function evaluations")
         place.set_ylabel("best training loss")
     handles, labels = places[0].get_legend_handles_labels()

@@ -9,12 +9,13 @@ from typing import Any
 from pfes.config import PLACE
 from pfes.errors import PfesError
 from pfes.folder import RunFolder
+from pfes.models.client import is_served
 from pfes.result import Result
 from pfes.run import read_result
-from pfes.studies.plan import short_name
+from pfes.studies.plan import model_name
 
 # beside the place: settings that a group may differ in, or that it is named by anyhow
-ASIDE = {"model", "task", "method", "beta", "seed", "batch_tokens", "max_batch_tokens"}
+ASIDE = {"task", "method", "beta", "seed", "batch_tokens", "max_batch_tokens"}
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,10 @@ def read_groups(paths: Iterable[Path]) -> list[Group]:
         result = read_result(folder)
         if result is None:
             raise PfesError(f"{path} is not a finished run: it has no {folder.result.name}")
-        name = (short_name(result.model), result.task, _label(result))
-        settings = {k: v for k, v in result.config.items() if k not in PLACE | ASIDE}
+        served = result.config.get("served_name")
+        name = (model_name(result.model, served), result.task, _label(result))
+        aside = PLACE | ASIDE | ({"model"} if is_served(result.model) else set())
+        settings = {k: v for k, v in result.config.items() if k not in aside}
         key = json.dumps([name, settings], sort_keys=True)
         earlier = found[key].runs if key in found else ()
         for other, known in earlier:

@@ -67,8 +67,9 @@ def sensitivity_analysis(
     settings = {"model": model, "seeds": report.spec.seeds, **report.spec.defaults}
     artefacts.write(settings, {"tasks": found})
     means = {task: _means(runs, values) for task, runs in found.items()}
-    _draw(means, over, artefacts.figure)
-    sheet = _sheet(means, over, values, model)
+    title = f"{short_name(model)}, {report.plan[0].config.budget} evaluations"
+    _draw(means, over, title, artefacts.figure)
+    sheet = _sheet(means, over, values, title)
     return artefacts.tabulate(f"Sensitivity to {SYMBOLS[over]}", _words(means, over), [sheet])
 
 
@@ -84,7 +85,7 @@ def _means(runs: list[dict[str, Any]], values: tuple[float, ...]) -> Means:
     return found
 
 
-def _sheet(means: dict[str, Means], over: str, values: tuple[float, ...], model: str) -> Sheet:
+def _sheet(means: dict[str, Means], over: str, values: tuple[float, ...], title: str) -> Sheet:
     lines = []
     for value in values:
         entries = []
@@ -92,7 +93,7 @@ def _sheet(means: dict[str, Means], over: str, values: tuple[float, ...], model:
             figure = found.get(value)
             entries.append(Entry(figure_text(*figure), figure[0]) if figure else Entry("–", None))
         lines.append((f"{value:g}", tuple(entries)))
-    caption = f"{short_name(model)}, test metric in percent"
+    caption = f"{title}; test metric in percent, mean ± deviation over seeds"
     return Sheet(caption, (SYMBOLS[over], *means), tuple(lines))
 
 
@@ -107,7 +108,7 @@ def _words(means: dict[str, Means], over: str) -> Iterator[str]:
         )
 
 
-def _draw(means: dict[str, Means], over: str, path: Path) -> None:
+def _draw(means: dict[str, Means], over: str, title: str, path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3.5, 2.8), layout="constrained")
@@ -126,6 +127,10 @@ def _draw(means: dict[str, Means], over: str, path: Path) -> None:
             label=task,
         )
     place.set_xscale("log")
+    shown = sorted({value for found in means.values() for value in found})
+    place.set_xticks(shown, [f"{value:g}" for value in shown])
+    place.minorticks_off()
+    place.set_title(title, fontsize=9)
     place.set_xlabel(SYMBOLS[over])
     place.set_ylabel("test metric (%)")
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)

@@ -20,6 +20,7 @@ def evaluate(
     test_limit: Annotated[
         int | None, typer.Option(min=1, help="use only so many test examples [as in the run]")
     ] = None,
+    device: Annotated[str | None, typer.Option(help="such as cpu, cuda [the run's]")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON only")] = False,
     trust_remote_code: Trust = False,
 ) -> None:
@@ -33,8 +34,8 @@ def evaluate(
     saved = SavedPrompt.load(folder)
     config = read_config(RunFolder(folder))
     here = HERE | {"trust_remote_code": trust_remote_code}
-    if test_limit is not None:
-        here["test_limit"] = test_limit
+    given = {"test_limit": test_limit, "device": device}
+    here |= {name: value for name, value in given.items() if value is not None}
     config = config.model_copy(update=here)
     task = load_run_task(config)
     model = open_model(config, task.spec)

@@ -33,6 +33,7 @@ def predict(
             "--out", help="CSV, TSV or JSONL file to write, or replace: the rows and their labels"
         ),
     ] = None,
+    device: Annotated[str | None, typer.Option(help="such as cpu, cuda [GPU, else CPU]")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object a line")] = False,
     trust_remote_code: Trust = False,
 ) -> None:
@@ -61,7 +62,8 @@ def predict(
     writing = nullcontext(None) if out is None else RowWriter(out)
     if sys.stderr.isatty():
         print("loading model", file=sys.stderr)
-    classifier = Classifier.from_run(folder, trust_remote_code=trust_remote_code)
+    place: dict[str, Any] = {"device": device, "trust_remote_code": trust_remote_code}
+    classifier = Classifier.from_run(folder, **place)
     unlabelled = 0
     # what is printed is progress enough; and a bar would take the lines for its own
     with writing as writer, counting("texts", quiet=out is None) as count:
@@ -160,6 +162,6 @@ def _example(spec: TaskSpec, row: Row, place: str) -> Example:
     missing = [name for name in spec.fields if name not in row]
     if missing:
         raise PfesError(f"{place}: no {missing[0]!r}; its columns are {', '.join(map(str, row))}")
-    values = ((name, row[name]) for name in spec.fields)
-    fields = {name: "" if value is None else as_text(value) for name, value in values}
+    whole = all(row[name] is not None for name in spec.fields)  # of half a pair there is no label
+    fields = {name: as_text(row[name]) if whole else "" for name in spec.fields}
     return Example(fields, label=0)  # the label of a text to predict is not read

@@ -15,7 +15,7 @@ import numpy as np
 
 from pfes.config import RunConfig
 from pfes.engines.worker import Worker
-from pfes.errors import PfesError
+from pfes.errors import OutOfMemoryError, PfesError
 from pfes.memory import is_out_of_memory
 from pfes.models.base import Floats, Ints
 from pfes.models.load import load_tokenizer
@@ -35,8 +35,7 @@ class RayModel:
     def __init__(self, config: RunConfig, spec: TaskSpec, worker: type[Worker] = Worker) -> None:
         self._ray = start_ray(config)
         self.workers = config.workers or _workers_there(self._ray, config)
-        there = int(self._ray.cluster_resources().get("CPU", 1))
-        self.threads = config.threads or max(1, there // self.workers)
+        self.threads = config.threads or _threads_there(self._ray, config, self.workers)
         check_room(self._ray, config, self.workers, self.threads)
         remote = self._ray.remote(worker).options(
             num_cpus=self.threads,
@@ -132,10 +131,10 @@ OUT_OF_MEMORY = (
 
 def explain(cause: BaseException) -> PfesError:
     """Return what happened in a worker as one line of the worker's own."""
+    if isinstance(cause, OutOfMemoryError) or is_out_of_memory(cause):
+        return PfesError(OUT_OF_MEMORY)
     if isinstance(cause, PfesError):
         return cause
-    if is_out_of_memory(cause):
-        return PfesError(OUT_OF_MEMORY)
     words = " ".join(str(cause).split())[:300]
     return PfesError(f"a worker failed: {type(cause).__name__}: {words}")
 
@@ -176,19 +175,32 @@ def start_ray(config: RunConfig) -> Any:
 
 def check_room(ray: Any, config: RunConfig, workers: int, threads: int) -> None:
     """Refuse workers that would wait for ever."""
-    there = ray.cluster_resources()
-    needed = {"CPU": workers * threads, "GPU": workers * config.gpus_per_worker}
-    for kind, count in needed.items():
-        if count > there.get(kind, 0):
-            raise PfesError(
-                f"{workers} workers of {threads} threads need {count:g} {kind}s and Ray has "
-                f"{there.get(kind, 0):g}: fewer --workers or --threads, or a larger cluster"
-            )
+    room = _room(ray, threads, config.gpus_per_worker)
+    if workers > room:
+        gpus = f" and {config.gpus_per_worker:g} GPUs" if config.gpus_per_worker else ""
+        raise PfesError(
+            f"--workers {workers}: with {threads} threads{gpus} each, Ray has room for {room}: "
+            "fewer --workers or --threads, or a larger cluster"
+        )
+
+
+def _room(ray: Any, threads: int, gpus: float) -> int:
+    """Return how many workers find a place; each is on one node."""
+    found = 0
+    for node in ray.nodes():
+        there = node["Resources"] if node["Alive"] else {}
+        places = there.get("CPU", 0) // threads
+        found += int(min(places, there.get("GPU", 0) // gpus) if gpus else places)
+    return found
 
 
 def _workers_there(ray: Any, config: RunConfig) -> int:
     """Return how many workers the cluster has room for."""
-    there = ray.cluster_resources()
-    if config.gpus_per_worker:
-        return max(1, int(there.get("GPU", 0) / config.gpus_per_worker))
-    return max(1, int(there.get("CPU", 1) // (config.threads or 1)))
+    return max(1, _room(ray, config.threads or 1, config.gpus_per_worker))
+
+
+def _threads_there(ray: Any, config: RunConfig, workers: int) -> int:
+    """Return how many threads each of so many workers may have, at most."""
+    most = max(int(node["Resources"].get("CPU", 0)) for node in ray.nodes())
+    fitting = (n for n in range(most, 0, -1) if _room(ray, n, config.gpus_per_worker) >= workers)
+    return next(fitting, 1)

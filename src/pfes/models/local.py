@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pfes.errors import PfesError
+from pfes.errors import OutOfMemoryError, PfesError
 from pfes.memory import is_out_of_memory
 from pfes.models.base import MAX_BATCH_TOKENS, Floats, Ints
 from pfes.models.fast import FastPaths
@@ -14,10 +14,7 @@ from pfes.models.padded import Pass
 from pfes.tasks.batch import Batch
 from pfes.tasks.spec import Family
 
-OUT_OF_MEMORY = (
-    "the model ran out of memory: lower --max-batch-tokens, or use --dtype float16; a run goes on "
-    "with --resume"
-)
+OUT_OF_MEMORY = "the model ran out of memory: lower --max-batch-tokens, or use --dtype float16"
 BATCH_TOKENS = 2048  # of a pass, until measured: fast on a CPU
 
 
@@ -93,7 +90,7 @@ class LocalModel:
                     positions[pairs] = (above + 1).cpu().numpy()
         except (MemoryError, RuntimeError) as error:
             if is_out_of_memory(error):
-                raise PfesError(OUT_OF_MEMORY) from None
+                raise OutOfMemoryError(OUT_OF_MEMORY) from None
             raise
         return logprobs, positions
 

@@ -11,7 +11,7 @@ from pfes.pages.study import run_facts
 from pfes.result import Result
 from pfes.run import read_result
 from pfes.saved import SavedPrompt
-from pfes.studies.plan import short_name
+from pfes.studies.plan import model_name
 
 VERSIONS = {"zero_shot": "template alone", "initial": "initial prompt", "test": "found prompt"}
 ANSWERED = {"zero_shot": "template alone", "found": "found prompt"}
@@ -42,7 +42,7 @@ def run_page(folder: RunFolder) -> str:
     if result.nearest:
         parts.append(section("The prompt's tokens", paragraph(NEAREST), _nearest(result)))
     parts.append(section("Run", *run_facts(result)))
-    model = short_name(result.model)
+    model = model_name(result.model, result.config.get("served_name"))
     title = f"{result.task} · {model} · {result.method} · seed {result.seed}"
     low, high = result.intervals["gain"]
     lead = (

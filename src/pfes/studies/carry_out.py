@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pfes.assemble import open_model
-from pfes.config import PLACE, RunConfig
+from pfes.config import RunConfig
 from pfes.engines.ray_model import RayModel
 from pfes.errors import PfesError
 from pfes.finish import Tested
 from pfes.folder import RunFolder
 from pfes.models.base import LanguageModel
 from pfes.result import Result
-from pfes.run import Event, read_config, run
+from pfes.run import Event, place_of, read_config, run
 from pfes.studies.plan import PlannedRun
 from pfes.studies.store import FolderStore, open_store
 from pfes.tasks.spec import read_spec
@@ -57,19 +57,21 @@ def _carry_out(
             folder = store.open(planned.folder)
             begun = folder.config.exists()
             # a run that was begun has its config resolved: it goes on with that, wherever it is
-            config = _begun(folder, planned) if begun else planned.config
+            config = begun_config(folder, planned.config) if begun else planned.config
             for event in run(
                 config, folder, resume=begun, model=loaded.model, tested=loaded.tested
             ):
                 store.keep(folder, now=isinstance(event, Result))
                 yield RunEvent(number, event)
         except PfesError as error:
-            yield RunEvent(number, error)
+            # without its traceback, whose frames would keep the model
+            yield RunEvent(number, PfesError(error))
 
 
-def _begun(folder: RunFolder, planned: PlannedRun) -> RunConfig:
-    place = {name: getattr(planned.config, name) for name in PLACE}
-    return read_config(folder).model_copy(update=place)
+def begun_config(folder: RunFolder, here: RunConfig) -> RunConfig:
+    """Return the config that a run was begun with, in the place that it has here."""
+    stored = read_config(folder)
+    return stored.model_copy(update={name: getattr(here, name) for name in place_of(stored, here)})
 
 
 class _Loaded:

@@ -43,7 +43,8 @@ class StudySpec(BaseModel):
         if double is not None:
             raise ValueError(f"rows: two are called {double!r}; give them labels")
         for place in self.where:
-            if not CHOICES & place.keys():
+            chosen = [place[name] for name in CHOICES & place.keys()]
+            if not chosen or not all(isinstance(name, str) for name in chosen):
                 raise ValueError(f"where: an entry names its {', '.join(sorted(CHOICES))}")
         return self
 
@@ -55,9 +56,9 @@ class StudySpec(BaseModel):
         own = {name: value for name, value in row.items() if name != "label"}
         method = (self.defaults | own).get("method", DEFAULT_METHOD)
         run = {
-            "model": {model, short_name(model)},
-            "task": {task, short_name(task)},
-            "method": {method},
+            "model": (model, short_name(model)),
+            "task": (task, short_name(task)),
+            "method": (method,),
         }
         found = dict(self.defaults)
         for place in self.where:
@@ -69,6 +70,11 @@ class StudySpec(BaseModel):
 def short_name(name: str) -> str:
     """Return a model's or task's name without its folder, owner or `.yaml`."""
     return Path(name).name.removesuffix(".yaml")
+
+
+def model_name(model: str, served_name: str | None) -> str:
+    """Return a model's short name; of a served one, what its server calls it, if that was said."""
+    return short_name(served_name if served_name and is_served(model) else model)
 
 
 def row_label(row: dict[str, Any]) -> str:
@@ -89,8 +95,7 @@ class PlannedRun:
     @property
     def model_name(self) -> str:
         """The model without its folder or owner; of a served one, what its server calls it."""
-        served = self.config.served_name if is_served(self.config.model) else None
-        return short_name(served or self.config.model)
+        return model_name(self.config.model, self.config.served_name)
 
     @property
     def task_name(self) -> str:

@@ -29,8 +29,10 @@ def carry_out_in_processes(
         spawn.Process(target=_work, args=(plan, out, threads, os.getpid(), numbers, events))
         for _ in range(jobs)
     ]
+    hears = signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers inherit it: Ctrl-C is ours alone
     for worker in workers:
         worker.start()
+    signal.signal(signal.SIGINT, hears)
     try:
         ended = 0
         while ended < jobs:
@@ -59,7 +61,6 @@ def _work(
 ) -> None:
     import torch
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C, and ends its workers
     torch.set_num_threads(threads)
 
     def mine() -> Iterator[int]:
