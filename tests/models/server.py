@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+LONGEST = 128  # tokens, with the answer's
 Fault = Callable[["Handler", dict[str, Any]], bool]  # returns whether it has answered
 
 
@@ -29,7 +30,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path != "/v1/models":
             self.reply(404, {"detail": "Not Found"})
             return
-        data = [{"id": name, "max_model_len": 128} for name in self.server.names]
+        data = [{"id": name, "max_model_len": LONGEST} for name in self.server.names]
         self.reply(200, {"object": "list", "data": data})
 
     def do_POST(self) -> None:
@@ -107,6 +108,9 @@ class FakeServer(ThreadingHTTPServer):
                 return 400, {"error": {"message": words}}
         else:
             rows = [embedding(torch.tensor(tokens)) for tokens in body["prompt"]]
+        if any(len(row) + body["max_tokens"] > LONGEST for row in rows):
+            words = f"longer than the maximum model length of {LONGEST}"
+            return 400, {"error": {"message": words}}
         choices = []
         with torch.inference_mode(), self.lock:
             for index, row in enumerate(rows):

@@ -43,10 +43,11 @@ def test_half_precision_weights_run_in_float32_on_the_cpu(folders: Folders, tmp_
         (["BertForPreTraining"], "masked"),
         (["LlamaForCausalLM"], "causal"),
         (["GPT2LMHeadModel"], "causal"),
+        (["XLMWithLMHeadModel"], "masked"),
     ],
 )
 def test_family_by_architecture(architectures: list[str], family: str) -> None:
-    assert model_family(SimpleNamespace(architectures=architectures)) == family
+    assert model_family(SimpleNamespace(architectures=architectures, causal=False)) == family
 
 
 def test_other_kinds_of_models_are_refused() -> None:

@@ -1,6 +1,9 @@
 """A model behind HTTP, against the same model here; every fault a server can have."""
 
 import json
+import subprocess
+import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +18,7 @@ from pfes.models import client
 from pfes.models.embedding import load_embedding
 from pfes.models.served import ServedModel
 from pfes.objective import encode_for
-from pfes.tasks import load_task
+from pfes.tasks import Example, load_task
 from pfes.tasks.batch import Batch
 from tests import tiny
 from tests.command import call as command
@@ -72,7 +75,7 @@ def test_answers_are_those_of_the_model_here(
     np.testing.assert_allclose(own, local.logprobs(prompts, batch), atol=1e-5)
     alone = model.logprobs(prompts[:, :0], batch)
     np.testing.assert_allclose(alone, local.logprobs(prompts[:, :0], batch), atol=1e-5)
-    assert model.max_length == 128  # the server's, smaller than the tokenizer's
+    assert model.max_length == 127  # the server's without the answer, smaller than the tokenizer's
 
 
 def test_only_the_embedding_is_read(
@@ -302,3 +305,36 @@ def test_every_failed_handshake_is_one_line(
     assert "--tokenizer" in done.stderr
     done = command("search", *run, "--tokenizer", source)
     assert "start the server with --enable-prompt-embeds" in done.stderr
+
+
+def test_a_long_text_leaves_room_for_the_answer(
+    fake: FakeServer, source: str, task_file: Path
+) -> None:
+    model = connect(fake, source)
+    spec = load_task(task_file, 4).spec
+    batch = encode_for(model, spec, [Example({"text": "great film " * 200}, 0)], 3, "prefix")
+    assert len(batch.token_ids[0]) + 3 in (126, 127)
+    assert np.isfinite(model.logprobs(np.ones((1, 3, model.width), np.float32), batch)).all()
+
+
+def test_a_question_after_the_end_is_not_asked(fake: FakeServer, source: str) -> None:
+    model = connect(fake, source)
+    asked = fake.asked
+    model.client.stop()
+    with pytest.raises(PfesError, match="nobody waits"):
+        model.client.post("/completions", {})
+    assert fake.asked == asked
+
+
+def test_a_thread_that_waits_does_not_hold_the_process() -> None:
+    code = """
+        import time
+        from pfes.models.daemon_pool import DaemonPool
+        pool = DaemonPool(2)
+        assert pool.submit(max, 3, 5).result() == 5
+        assert isinstance(pool.submit(int, "x").exception(), ValueError)
+        waiting = [pool.submit(time.sleep, 600) for _ in range(3)]
+        assert waiting[2].cancel()
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], timeout=100)
+    assert done.returncode == 0

@@ -1,9 +1,10 @@
 """From text to tokens: answer positions, words of one token, and cutting in the text alone."""
 
 import pytest
+from tokenizers import processors
 
 from pfes.errors import PfesError
-from pfes.tasks.batch import encode, verbalizer_tokens
+from pfes.tasks.batch import added_behind, encode, verbalizer_tokens
 from pfes.tasks.spec import TaskSpec
 from pfes.tasks.task import Example
 from tests import tiny
@@ -119,3 +120,18 @@ def test_odd_texts_are_taken(text: str) -> None:
     for tokenizer, family in ((MASKED, "masked"), (CAUSAL, "causal")):
         batch = encode(spec(), [Example({"text": text}, 0)], tokenizer, family, 40)  # type: ignore[arg-type]
         assert 0 < len(batch.token_ids[0]) <= 40
+
+
+@pytest.mark.parametrize(("bos", "front"), [(False, []), (True, [0])])
+def test_an_end_that_the_tokenizer_adds_is_not_read(bos: bool, front: list[int]) -> None:
+    plain, ending = tiny.make_tokenizer("causal", bos), tiny.make_tokenizer("causal", bos)
+    ending.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>" if bos else "$A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    assert ending("a great film")["input_ids"][-1] == 2
+    assert (added_behind(plain), added_behind(ending)) == (0, 1)
+    examples = [Example({"text": "a great film"}, 1), Example({"text": "a mess"}, 0)]
+    batches = [encode(spec(), examples, tokenizer, "causal", 50) for tokenizer in (plain, ending)]
+    assert batches[0].token_ids == batches[1].token_ids
+    assert batches[0].answers == batches[1].answers
+    assert list(batches[0].token_ids[0][: len(front)]) == front

@@ -153,6 +153,9 @@ def test_data_dir_without_the_task(tmp_path: Path, missing: str, message: str) -
         ("text,label\nfine\n", "no 'label'"),
         ("text,label\n" + "good,1\n" * 9, "label '0' has 0 examples"),
         ("text,label\n" + "good,1\nbad,0\n" * 9, "use --shots 3"),
+        ("label,text\n1,good, but long\n", "row 1: it has more values than there are columns"),
+        ('text,label\n"Good" they said,1\n', "a text with quotes in it is between quotes"),
+        ('text,label\n"Good,1\nbad,0\n', "a text with quotes in it is between quotes"),
         ("", "no examples"),
     ],
 )

@@ -12,7 +12,6 @@ from pfes.errors import PfesError
 from pfes.folder import replace_file
 from pfes.models.base import Floats, LanguageModel
 from pfes.models.local import LocalModel
-from pfes.models.padded import padded_passes
 from pfes.seeds import stream
 from pfes.tasks.batch import Batch
 
@@ -35,8 +34,7 @@ def loss_gradients(
     soft = torch.tensor(prompts, device=model.device, dtype=model.dtype, requires_grad=True)
     words = torch.tensor(batch.words, device=model.device)
     labels = torch.tensor(batch.labels, device=model.device)
-    tokens = min(model.batch_tokens, model.max_batch_tokens)
-    for (_, examples), logits in padded_passes(model.module, model.family, soft, batch, tokens):
+    for (_, examples), logits in model.plain_passes(soft, batch):
         right = labels[torch.from_numpy(examples).to(model.device)]
         loss = torch.nn.functional.cross_entropy(logits[:, words], right, reduction="sum")
         (loss / len(batch)).backward()  # type: ignore[no-untyped-call]

@@ -81,7 +81,7 @@ class RLPrompt(Optimizer):
             # in full each time: a prompt is a handful of tokens
             states.append(self._body(input_ids=tokens).last_hidden_state[:, -1].float())
             top, places = self._values(self._policy, states[-1]).topk(1 if greedy else self._top)
-            shares = top.double().softmax(-1).cumsum(-1).cpu().numpy()
+            shares = top.cpu().double().softmax(-1).cumsum(-1).numpy()
             uniform = self._rng.random((prompts, 1))  # ~ U[0, 1)
             chosen = torch.from_numpy((shares[:, :-1] < uniform).sum(axis=1, keepdims=True))
             tokens = torch.cat([tokens, places.gather(1, chosen.to(device))], dim=1)

@@ -16,7 +16,7 @@ from pfes.models.embedded import MODELS
 from pfes.models.embedding import find_embedding
 from pfes.models.load import load_config, load_tokenizer, model_family, model_source
 from pfes.saved import ADAPTER, ADAPTER_KEY, SavedPrompt
-from pfes.tasks.batch import verbalizer_tokens
+from pfes.tasks.batch import added_behind, verbalizer_tokens
 from pfes.tasks.spec import Family
 from pfes.tensors import pack
 
@@ -35,7 +35,13 @@ def export(run: Path, kind: Format, out: Path, trust_remote_code: bool = False) 
     config = load_config(base, trust_remote_code)
     family = model_family(config)
     _check(saved, kind, family)
-    words = verbalizer_tokens(saved.spec, load_tokenizer(base, trust_remote_code))
+    tokenizer = load_tokenizer(base, trust_remote_code)
+    if family == "causal" and added_behind(tokenizer):
+        raise PfesError(
+            f"the tokenizer of {base} ends every text with a token of its own, behind which other "
+            "programs would read: set add_eos_token to false in its tokenizer_config.json"
+        )
+    words = verbalizer_tokens(saved.spec, tokenizer)
     settings = saved.config.model_dump(exclude=set(PLACE), exclude_defaults=True)
     for name in ("model", "tokenizer"):  # a folder's name is then the same from everywhere
         if settings.get(name) and Path(settings[name]).is_dir() and settings[name] not in MODELS:

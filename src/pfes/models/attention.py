@@ -9,6 +9,7 @@ import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 
 NAME = "pfes"
+UNKNOWN = {"attention_mask", "softcap", "s_aux", "position_bias", "indices", "block_indices"}
 
 
 class Asked(NamedTuple):
@@ -54,9 +55,8 @@ def _attention(
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
     plan = _plan.get()
-    unknown = {"softcap", "s_aux", "position_bias"}.intersection(
-        name for name, option in options.items() if option is not None
-    )
+    options["attention_mask"] = attention_mask  # none of ours: one that the model made itself
+    unknown = UNKNOWN.intersection(name for name, option in options.items() if option is not None)
     if plan is None or unknown:
         raise NotImplementedError(f"our attention does not know {', '.join(unknown)}")
     return plan.attend(Asked(layer, query, key, value, scaling)), None

@@ -65,12 +65,14 @@ class Client:
         content = json.dumps(body).encode()
         began = time.monotonic()
         while True:
+            if self._stopped.is_set():
+                raise ServerAwayError(f"{self.url}: nobody waits for an answer any more")
             server = self._next()
             pause = server.rests_until - time.monotonic()
             if pause > 0:  # nobody is ready
                 since = time.monotonic() - max(began, self._answered)
                 left = self.patience - since
-                if left <= 0 or self._stopped.is_set():
+                if left <= 0:
                     raise ServerAwayError(
                         f"{self.url} did not answer for {since:.0f} s ({server.trouble}); when it "
                         "is back, the same command with --resume goes on"

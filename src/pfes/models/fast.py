@@ -1,13 +1,15 @@
 """Which fast ways of evaluation an architecture takes part in, found by trying each at load."""
 
 import inspect
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
+from pfes.errors import PfesError
 from pfes.models.narrow import last_layer_parts
 from pfes.models.packed import PackedEvaluator
 from pfes.models.padded import Pass, padded_passes
@@ -18,29 +20,35 @@ from pfes.tasks.spec import Family
 TOLERANCE = 1e-3  # of log-probabilities, in the checks; true differences are far larger
 STEPS = 8  # of the model's precision at its largest logit, where that is more: half precision
 FAILURES = (NotImplementedError, RuntimeError, TypeError, ValueError, StopIteration)
+Passes: TypeAlias = Callable[[torch.Tensor, Batch, int], Iterator[Pass]]
 
 
 class FastPaths:
     """Evaluates prompts by the fastest way that gives a model's own answers.
 
-    Every way is tried against the plain one on two short rows, and used only if both agree.
+    Every way is tried against the plain one on two short rows, and used only if both agree. The
+    plain one itself is tried, too: against tokens, and for padding that is seen.
     """
 
     def __init__(self, module: Any, family: Family) -> None:
         self._module = module
         self._family = family
         self._window = _longest_seen(module.config)
+        self._stretch = _longest_unstretched(module.config)
+        _check_tokens(module)
+        self._alike = False
+        self._alike = not self._agrees(partial(self._padded, alike=True))
         self._parts: list[torch.nn.Module] = []
         parts = last_layer_parts(module)
-        if parts and _agrees(module, family, partial(self._padded, parts=parts)):
+        if parts and self._agrees(partial(self.plain, parts=parts)):
             self._parts = parts
         self._evaluators: dict[Placement, PackedEvaluator | SuffixEvaluator] = {}
         if family == "causal" and _takes_plans(module):
             packed = PackedEvaluator(module, self._parts)
-            if _agrees(module, family, packed.passes):
+            if self._agrees(packed.passes):
                 self._evaluators["prefix"] = packed
                 suffix = SuffixEvaluator(module, self._parts)
-                if _agrees(module, family, suffix.passes, "suffix"):
+                if self._agrees(suffix.passes, "suffix"):
                     self._evaluators["suffix"] = suffix
 
     @property
@@ -50,18 +58,53 @@ class FastPaths:
 
     def passes(self, soft: torch.Tensor, batch: Batch, max_tokens: int) -> Iterator[Pass]:
         """Evaluate prompts `soft` (candidates, length, width)."""
-        length = soft.shape[1]
         # without a prompt the two placements are the same
-        evaluator = self._evaluators.get(batch.placement if length else "prefix")
-        longest = length + max(len(row) for row in batch.token_ids)
-        if evaluator is None or (self._window is not None and longest > self._window):
-            return self._padded(soft, batch, max_tokens, self._parts)
+        evaluator = self._evaluators.get(batch.placement if soft.shape[1] else "prefix")
+        if evaluator is None or _longest(soft, batch) > min(self._window, self._stretch):
+            return self.plain(soft, batch, max_tokens, self._parts)
         return evaluator.passes(soft, batch, max_tokens)
 
-    def _padded(
-        self, soft: torch.Tensor, batch: Batch, max_tokens: int, parts: list[torch.nn.Module]
+    def plain(
+        self,
+        soft: torch.Tensor,
+        batch: Batch,
+        max_tokens: int,
+        parts: Sequence[torch.nn.Module] = (),
     ) -> Iterator[Pass]:
-        return padded_passes(self._module, self._family, soft, batch, max_tokens, parts)
+        """Evaluate by the plain way, rows of one length at a time where neighbours would matter."""
+        alike = self._alike or _longest(soft, batch) > self._stretch
+        return self._padded(soft, batch, max_tokens, parts, alike)
+
+    def _padded(
+        self,
+        soft: torch.Tensor,
+        batch: Batch,
+        max_tokens: int,
+        parts: Sequence[torch.nn.Module] = (),
+        alike: bool = False,
+    ) -> Iterator[Pass]:
+        return padded_passes(self._module, self._family, soft, batch, max_tokens, parts, alike)
+
+    def _agrees(self, passes: Passes, placement: Placement = "prefix") -> bool:
+        rows = (tuple(range(1, 14)), (14, 15, 16))  # of which one has much padding
+        answers = (12, 2) if self._family == "causal" else (3, 1)
+        batch = Batch(rows, answers, (0, 1), np.zeros(2, dtype=np.int64), placement)
+        weight = self._module.get_input_embeddings().weight
+        soft = torch.stack([weight[i : i + 2] for i in (9, 11)])
+        try:
+            with torch.inference_mode():
+                plain = dict(_by_pair(self.plain(soft, batch, 64)))
+                for _ in range(2):  # the second time from what was kept
+                    fast = dict(_by_pair(passes(soft, batch, 64)))
+                    if not all(_close(fast[pair], plain[pair], soft.dtype) for pair in plain):
+                        return False
+        except FAILURES:
+            return False
+        return True
+
+
+def _longest(soft: torch.Tensor, batch: Batch) -> int:
+    return int(soft.shape[1]) + max(len(row) for row in batch.token_ids)
 
 
 def _takes_plans(module: Any) -> bool:
@@ -72,25 +115,33 @@ def _takes_plans(module: Any) -> bool:
     )
 
 
-def _agrees(module: Any, family: Family, passes: Any, placement: Placement = "prefix") -> bool:
-    rows = ((1, 2, 3, 4, 5), (6, 7, 8))
-    answers = (4, 2) if family == "causal" else (3, 1)
-    batch = Batch(rows, answers, (0, 1), np.zeros(2, dtype=np.int64), placement)
-    soft = torch.stack([module.get_input_embeddings().weight[i : i + 2] for i in (9, 11)])
+def _check_tokens(module: Any) -> None:
+    """Refuse a model that takes embeddings for something else than the tokens they are of."""
+    config = module.config.get_text_config()
+    embedding = module.get_input_embeddings()
+    special = (config.pad_token_id, config.eos_token_id)
+    ids = torch.tensor([[i for i in range(9, 19) if i not in special]])
+    ids = ids.to(embedding.weight.device)
     try:
         with torch.inference_mode():
-            plain = dict(_by_pair(padded_passes(module, family, soft, batch, 64)))
-            largest = max(float(logprobs.abs().max()) for logprobs in plain.values())
-            tolerance = max(TOLERANCE, STEPS * torch.finfo(soft.dtype).eps * largest)
-            for _ in range(2):  # the second time from what was kept
-                fast = dict(_by_pair(passes(soft, batch, 64)))
-                if not all(
-                    torch.allclose(fast[pair], plain[pair], atol=tolerance) for pair in plain
-                ):
-                    return False
+            forms = ({"input_ids": ids}, {"inputs_embeds": embedding(ids)})
+            mask = torch.ones_like(ids)
+            plain, soft = (
+                module(**form, attention_mask=mask).logits.float().log_softmax(-1) for form in forms
+            )
     except FAILURES:
-        return False
-    return True
+        return  # what cannot be compared is not known to differ
+    if not _close(soft, plain, embedding.weight.dtype):
+        raise PfesError(
+            f"model type {config.model_type!r} answers embeddings otherwise than the tokens they "
+            "are of: a soft prompt means nothing to it"
+        )
+
+
+def _close(found: torch.Tensor, wanted: torch.Tensor, dtype: torch.dtype) -> bool:
+    largest = float(wanted.abs().max())
+    tolerance = max(TOLERANCE, STEPS * torch.finfo(dtype).eps * largest)
+    return torch.allclose(found, wanted, atol=tolerance)
 
 
 def _by_pair(passes: Iterator[Pass]) -> Iterator[tuple[tuple[int, int], torch.Tensor]]:
@@ -100,7 +151,18 @@ def _by_pair(passes: Iterator[Pass]) -> Iterator[tuple[tuple[int, int], torch.Te
         yield from zip(pairs, logprobs, strict=True)
 
 
-def _longest_seen(config: Any) -> int | None:
-    """Return the window beyond which some layers do not look back, or None."""
-    windows = (getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size"))
-    return min((window for window in windows if window), default=None)
+def _longest_seen(config: Any) -> float:
+    """Return the window beyond which some layers do not look back."""
+    text = config.get_text_config()  # of a model that also sees or hears, its part for text
+    windows = (getattr(text, name, None) for name in ("sliding_window", "attention_chunk_size"))
+    return min((window for window in windows if window), default=math.inf)
+
+
+def _longest_unstretched(config: Any) -> float:
+    """Return the length beyond which positions are stretched by the longest row of a pass."""
+    text = config.get_text_config()
+    rope = getattr(text, "rope_parameters", None) or {}
+    kinds = rope.values() if all(isinstance(value, dict) for value in rope.values()) else [rope]
+    stretched = [kind for kind in kinds if kind.get("rope_type") in ("longrope", "dynamic")]
+    known = (kind.get("original_max_position_embeddings") for kind in stretched)
+    return min((one or text.max_position_embeddings for one in known), default=math.inf)

@@ -75,6 +75,8 @@ def model_family(config: Any) -> Family:
     for architecture in config.architectures or ():
         if architecture.endswith(("ForMaskedLM", "ForPreTraining")):
             return "masked"
+        if architecture.endswith("WithLMHeadModel"):  # XLM and Flaubert can be either
+            return "causal" if config.causal else "masked"
         if architecture.endswith(("ForCausalLM", "LMHeadModel")):
             return "causal"
     if type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING:

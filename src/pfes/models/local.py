@@ -94,6 +94,10 @@ class LocalModel:
             raise
         return logprobs, positions
 
+    def plain_passes(self, soft: torch.Tensor, batch: Batch) -> Iterator[Pass]:
+        """Evaluate prompts by the plain way, which gradients can follow."""
+        return self._fast.plain(soft, batch, min(self.batch_tokens, self.max_batch_tokens))
+
     def _passes(self, soft: torch.Tensor, batch: Batch) -> Iterator[Pass]:
         tokens = min(self.batch_tokens, self.max_batch_tokens)
         return self._fast.passes(soft, batch, tokens)
@@ -102,7 +106,7 @@ class LocalModel:
 def _max_length(module: Any, tokenizer: Any) -> int:
     """Return how many tokens the model takes: by its positions and by its tokenizer."""
     limits = [tokenizer.model_max_length]  # a huge number where the tokenizer sets none
-    positions = getattr(module.config, "max_position_embeddings", None)
+    positions = getattr(module.config.get_text_config(), "max_position_embeddings", None)
     if positions is not None:
         # RoBERTa counts positions from its padding index on, and so has fewer than it says
         offsets = [

@@ -56,7 +56,7 @@ class Spots:
 
 def last_layer_parts(module: Any) -> list[torch.nn.Module]:
     """Return the parts of the last layer whose output a token needs for itself alone."""
-    count = getattr(module.config, "num_hidden_layers", None)
+    count = getattr(module.config.get_text_config(), "num_hidden_layers", None)
     stacks = [
         part
         for part in module.base_model.modules()

@@ -1,5 +1,6 @@
 """The plain way to evaluate: every (candidate, example) pair is a row, padded on the right."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -22,27 +23,32 @@ def padded_passes(
     batch: Batch,
     max_tokens: int,
     parts: Sequence[torch.nn.Module] = (),
+    alike: bool = False,
 ) -> Iterator[Pass]:
     """Evaluate prompts `soft` (candidates, length, width) in passes of like length.
 
     Padding is on the right and masked, so positions are those of an unpadded row. `parts` are those
-    of the last layer that may be computed at the answers only.
+    of the last layer that may be computed at the answers only. With `alike`, only rows of the same
+    length share a pass, for a model that would see the padding.
     """
     sizes = np.array([len(row) + soft.shape[1] for row in batch.token_ids])
-    for candidates, examples in _chunks(sizes, len(soft), max_tokens):
+    for candidates, examples in _chunks(sizes, len(soft), max_tokens, alike):
         prompts = soft[torch.from_numpy(candidates).to(soft.device)]  # (rows, length, width)
         yield (candidates, examples), _logits(module, family, prompts, batch.take(examples), parts)
 
 
-def _chunks(sizes: NDArray[np.int64], candidates: int, max_tokens: int) -> Iterator[Pairs]:
+def _chunks(
+    sizes: NDArray[np.int64], candidates: int, max_tokens: int, alike: bool
+) -> Iterator[Pairs]:
     order = np.argsort(sizes, kind="stable")
     examples = np.repeat(order, candidates)
     which = np.tile(np.arange(candidates), len(order))
     start = 0
     for stop in range(1, len(examples) + 1):
         # sizes ascend, so the row at `stop` would be the longest of its pass
-        full = stop < len(examples) and (stop + 1 - start) * sizes[examples[stop]] > max_tokens
-        if full or stop == len(examples):
+        size = sizes[examples[stop]] if stop < len(examples) else math.inf
+        padding = alike and size != sizes[examples[start]]
+        if padding or (stop + 1 - start) * size > max_tokens:
             yield which[start:stop], examples[start:stop]
             start = stop
 

@@ -5,7 +5,6 @@ import io
 import math
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from pfes.errors import PfesError
 from pfes.models.base import Floats, Ints
 from pfes.models.client import PATIENCE, PREFIX, Client, RefusedError, Server, TryAgainError
+from pfes.models.daemon_pool import DaemonPool
 from pfes.models.embedding import load_embedding
 from pfes.models.load import load_tokenizer
 from pfes.tasks.batch import Batch
@@ -67,7 +67,7 @@ class ServedModel:
         self.width = int(self._embedding.shape[1])
         self.max_length = int(self.tokenizer.model_max_length)
         self.in_flight = 1
-        self._pool = ThreadPoolExecutor(max(IN_FLIGHT) * len(self.client.servers))
+        self._pool = DaemonPool(max(IN_FLIGHT) * len(self.client.servers))
 
     @property
     def vocabulary(self) -> int:
@@ -108,7 +108,7 @@ class ServedModel:
                     yield waiting.pop(0).result()
             while waiting:
                 yield waiting.pop(0).result()
-        except BaseException:  # also Ctrl-C: what waits in other threads would hold the process
+        except BaseException:  # also Ctrl-C: nobody waits for the others any more
             self.client.stop()
             raise
         finally:
@@ -164,7 +164,7 @@ class ServedModel:
             raise PfesError(f"--served-name {self.served_name}: {server.url} has {named}")
         longest = served[self.served_name].get("max_model_len")
         if longest is not None:
-            self.max_length = min(self.max_length, int(longest))
+            self.max_length = min(self.max_length, int(longest) - 1)  # one is for the answer
         yield Check("model", f"{self.served_name}, {self.max_length} tokens")
 
     def _check_answers(self, client: Client) -> Iterator[Check]:

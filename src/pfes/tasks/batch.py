@@ -11,6 +11,7 @@ from pfes.errors import PfesError
 from pfes.tasks.spec import MASK, Family, TaskSpec, placeholders
 from pfes.tasks.task import Example
 
+PROBE = "a"  # some text
 Placement = Literal["prefix", "suffix"]  # of the prompt: in front of the text, or behind it
 
 
@@ -58,8 +59,11 @@ def encode(
     if family == "masked" and mask is None:
         raise PfesError("this tokenizer has no mask token, so it is not one of a masked model")
 
+    behind = added_behind(tokenizer) if family == "causal" else 0
+
     def tokens(text: str) -> tuple[int, ...]:
-        return tuple(tokenizer(text)["input_ids"])
+        ids = tokenizer(text)["input_ids"]
+        return tuple(ids[: len(ids) - behind])
 
     shown = _plain("".join(spec.demonstrations), mask)
     rows, answers = [], []
@@ -70,6 +74,14 @@ def encode(
         answers.append(len(row) - 1 if mask is None else row.index(tokenizer.mask_token_id))
     labels = np.array([example.label for example in examples], dtype=np.int64)
     return Batch(tuple(rows), tuple(answers), words, labels, placement)
+
+
+def added_behind(tokenizer: Any) -> int:
+    """Return how many tokens a tokenizer puts behind a text: an end, where an answer is wanted."""
+    own = tokenizer(PROBE, add_special_tokens=False)["input_ids"]
+    whole = tokenizer(PROBE)["input_ids"]
+    places = (i for i in range(len(whole)) if whole[i : i + len(own)] == own)
+    return len(whole) - len(own) - next(places, len(whole) - len(own))
 
 
 def _plain(text: str, mask: str | None) -> str:

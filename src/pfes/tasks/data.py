@@ -31,7 +31,12 @@ def read_file(path: Path) -> Iterator[Row]:
             yield from _read_parquet(path)
         else:
             yield from _read_table(path, "\t" if path.suffix == ".tsv" else ",")
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except csv.Error as error:
+        raise PfesError(
+            f"data file {path}: {one_line(error)}; a text with quotes in it is between quotes, and "
+            "has each of its own twice"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
         raise PfesError(f"data file {path} cannot be read: {one_line(error)}") from None
 
 
@@ -61,8 +66,6 @@ class RowWriter:
         """Add a row."""
         self._count += 1
         try:
-            if None in row:
-                raise ValueError("it has more values than there are columns")
             if self.nested:
                 self._file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
                 return
@@ -90,7 +93,14 @@ class RowWriter:
 def _read_table(path: Path, delimiter: str) -> Iterator[Row]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # a long review is not an error
     with path.open(encoding="utf-8-sig", newline="") as file:
-        yield from csv.DictReader(file, delimiter=delimiter)
+        # strict: a text that begins with a quote would otherwise take in the rows behind it
+        for number, row in enumerate(csv.DictReader(file, delimiter=delimiter, strict=True), 1):
+            if None in row:
+                raise PfesError(
+                    f"data file {path}, row {number}: it has more values than there are columns; a "
+                    f"text with {'a tab' if delimiter != ',' else 'commas'} in it needs quotes"
+                )
+            yield row
 
 
 def _read_jsonl(path: Path) -> Iterator[Row]:
