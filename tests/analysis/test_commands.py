@@ -156,6 +156,14 @@ def test_convergence_begins_with_the_first_number(runs: list[Path], tmp_path: Pa
     assert group["losses"] == [line["best_loss"] for line in lines[1:]]
 
 
+def test_convergence_needs_every_history(runs: list[Path], tmp_path: Path) -> None:
+    bare = copied(runs[1], tmp_path / "bare")
+    (bare / "history.jsonl").unlink()
+    done = call("convergence", runs[0], bare, "--out", tmp_path)
+    assert done.returncode == 2
+    assert f"{bare} has no history.jsonl" in done.stderr
+
+
 def test_cost(runs: list[Path], tmp_path: Path) -> None:
     done = call("cost", *runs, "--out", tmp_path)
     groups = check_files(done, tmp_path, "cost")["groups"]

@@ -39,6 +39,9 @@ def convergence_analysis(paths: list[Path], out: Path) -> list[Path]:
 
 
 def _course(group: Group) -> Course | None:
+    for folder, result in group.runs:
+        if result.evaluations and not folder.history.exists():
+            raise PfesError(f"{folder.path} has no {folder.history.name}: its course is not known")
     histories = [with_losses(folder.chosen_history()) for folder, _ in group.runs]
     if not all(histories):
         return None
