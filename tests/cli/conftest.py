@@ -26,3 +26,18 @@ def search(model: Path, task: Path, out: Path, /, **changes: object) -> list[obj
     options |= {"prompt_length": 3, "sigma0": 0.5, "eval_every": 12} | changes
     pairs = [(f"--{name.replace('_', '-')}", value) for name, value in options.items()]
     return ["search", *(part for pair in pairs for part in pair)]
+
+
+@pytest.fixture
+def finished(cli: Cli, folders, task_file: Path, tmp_path: Path) -> Path:
+    out = tmp_path / "finished"
+    assert cli(*search(folders("llama"), task_file, out))[0] == 0
+    return out
+
+
+def check_error(outcome: tuple[int, str, str], message: str) -> None:
+    code, shown, log = outcome
+    assert code == 2
+    assert shown == ""
+    assert len(log.splitlines()) == 1, log
+    assert message in log
