@@ -102,6 +102,9 @@ def _words(means: dict[str, Means], over: str) -> Iterator[str]:
         best = max(found, key=lambda value: found[value][0])
         worst = min(found, key=lambda value: found[value][0])
         gap = found[best][0] - found[worst][0]
+        if gap == 0:
+            yield f"{task}: no value of {SYMBOLS[over]} is better than another."
+            continue
         yield (
             f"{task}: best at {SYMBOLS[over]} = {best:g}, worst at {worst:g}, "
             f"{gap:.2f} points between them."
