@@ -18,7 +18,7 @@ demo: setup ## watch a real model get better at a real task (about ten minutes)
 	$(BIN)/pfes quickstart
 
 test: setup ## everything fast
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-slow: setup ## what needs the real embedded model
 	$(BIN)/python -m pytest -m slow
@@ -53,9 +53,10 @@ audit: setup ## known weaknesses of the pinned requirements, by the registry's a
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
 	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
-lint: setup ## style
+lint: setup ## style, and that imports point downwards
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 
 types: setup ## types
 	$(BIN)/mypy

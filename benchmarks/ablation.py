@@ -8,11 +8,11 @@ import torch
 from benchmarks.evaluation import causal_model, objective, prompt
 from benchmarks.plain import plain_logprobs
 from benchmarks.timing import in_turns
-from pfes.models import packed
-from pfes.models.narrow import last_layer_parts
-from pfes.models.packed import PackedEvaluator
-from pfes.models.padded import padded_passes
-from pfes.tasks.batch import Batch
+from pfes.contract import Batch
+from pfes.models.local import packed
+from pfes.models.local.last_layer import last_layer_parts
+from pfes.models.local.packed import PackedEvaluator
+from pfes.models.local.padded import padded_passes
 
 LENGTH, REPEATS, TOKENS = 50, 3, 2048
 

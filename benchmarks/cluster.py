@@ -11,23 +11,29 @@ import pfes
 from benchmarks.evaluation import MODEL, REPEATS, TASK
 from benchmarks.timing import Row, in_turns, seconds
 from pfes.config import make_config
-from pfes.engines.ray_model import RayModel
-from pfes.engines.worker import Worker
-from pfes.objective import encode_for
+from pfes.models.ray.ray_model import RayModel
+from pfes.models.ray.ray_worker import RayWorker
+from pfes.searches.encoded import encode_for
 
 LENGTH, CANDIDATES = 10, 4
 MANY, PAPER_LENGTH, PAPER_WIDTH = 64, 50, 1024  # of a generation and a prompt that size travel
 
 
-def sleeper(evaluation: float) -> type[Worker]:
+def sleeper(evaluation: float) -> type[RayWorker]:
     """Return a worker that sleeps for a function evaluation's seconds instead of computing it.
 
     A class made in a function travels whole, so its process need not load torch.
     """
 
-    class Sleeper(Worker):
+    class Sleeper(RayWorker):
         def describe(self) -> dict[str, Any]:
-            return {"family": "causal", "width": PAPER_WIDTH, "max_length": 512, "vocabulary": 1}
+            return {
+                "family": "causal",
+                "width": PAPER_WIDTH,
+                "max_length": 512,
+                "vocabulary": 1,
+                "precision": None,
+            }
 
         def answers(self, number: int, held: list[Any], prompts: Any, *rest: Any) -> Any:
             (first, last), (low, high), *_ = rest
@@ -61,7 +67,7 @@ def ray_workers() -> Iterator[Row]:
         )  # fmt: skip
         evaluation = one / CANDIDATES
         own = make_config(**common, workers=MANY)
-        sleepers = RayModel(own, task.spec, sleeper(evaluation))
+        sleepers = RayModel(own, task.spec, worker=sleeper(evaluation))
         prompts = rng.standard_normal((MANY, PAPER_LENGTH, PAPER_WIDTH)).astype(np.float32)
         sleepers.logprobs(prompts, batch)
         took = median(seconds(lambda: sleepers.logprobs(prompts, batch)) for _ in range(REPEATS))

@@ -9,11 +9,10 @@ import torch
 import pfes
 from benchmarks.plain import largest_difference, plain_logprobs
 from benchmarks.timing import Row, in_turns
-from pfes.models.base import Floats
-from pfes.models.local import LocalModel
-from pfes.models.packed import PackedEvaluator
-from pfes.objective import Objective
-from pfes.tasks.batch import Batch
+from pfes.contract import Batch, Floats
+from pfes.models.local.local_model import LocalModel
+from pfes.models.local.packed import PackedEvaluator
+from pfes.searches.objective import Objective
 
 MODEL = "smollm2-135m"
 TASK = "rotten-tomatoes"

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from benchmarks.evaluation import causal_model, prompt
 from benchmarks.suffix import texts_of
 from benchmarks.timing import in_turns
-from pfes.figures import BLUE, ORANGE
-from pfes.tasks.batch import Placement
+from pfes.contract import Placement
+from pfes.system.colors import BLUE, ORANGE
 
 LENGTH, EXAMPLES, TOKENS, POPULATION = 10, 32, 30, 1  # what the others are while one grows
 GRID: dict[str, tuple[int, ...]] = {

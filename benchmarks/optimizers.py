@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.evaluation import causal_model, objective, prompt
 from benchmarks.timing import Row, in_turns, seconds
 from pfes.optimizers import CMAES, SAES
-from pfes.spaces import FullSpace, RandomSubspace
+from pfes.searches.spaces import FullSpace, RandomSubspace
 
 D, POPULATION, GENERATIONS = 51_200, 20, 20
 

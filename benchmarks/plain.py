@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from pfes.models.base import Floats
-from pfes.models.local import LocalModel
-from pfes.tasks.batch import Batch
+from pfes.contract import Batch, Floats
+from pfes.models.local.local_model import LocalModel
 
 
 @torch.inference_mode()

@@ -15,7 +15,7 @@ from benchmarks.evaluation import MODEL, REPEATS, TOLERANCE, causal_model, objec
 from benchmarks.plain import largest_difference
 from benchmarks.timing import Row, in_turns
 from benchmarks.vllm_server import VllmServer, server_python
-from pfes.models.served import ServedModel
+from pfes.models.served.served_model import ServedModel
 
 BARS = {50: 1.6, 10: 1.0}
 LENGTH, CANDIDATES = 10, 8  # of the client's row
@@ -60,7 +60,7 @@ def _client_row(url: str) -> Row:
     for _ in model.checks():
         pass
     soft = np.stack([prompt(LENGTH)] * CANDIDATES)
-    model.tune(soft[0], whole.batch, CANDIDATES)
+    model.choose_batch_tokens(soft[0], whole.batch, CANDIDATES)
     texts = [model.embed(row) for row in whole.batch.token_ids]
     rows = [_encode(torch.from_numpy(np.concatenate([soft[0], text]))) for text in texts]
 

@@ -7,8 +7,8 @@ import numpy as np
 from benchmarks.evaluation import REPEATS, causal_model, objective, prompt
 from benchmarks.plain import largest_difference
 from benchmarks.timing import Row, in_turns
-from pfes.models.padded import padded_passes
-from pfes.tasks.batch import Batch, Placement
+from pfes.contract import Batch, Placement
+from pfes.models.local.padded import padded_passes
 
 
 def texts_of(tokens: int, examples: int = 32, placement: Placement = "suffix") -> Batch:

@@ -8,7 +8,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from pfes.models.load import model_source
+from pfes.models.source import find_model
 
 PYTHON = Path(__file__).parents[1] / ".venv-vllm/bin/python"
 PATIENCE = 300  # seconds for the server to start
@@ -44,7 +44,8 @@ class VllmServer:
         python = server_python()
         assert python is not None
         command = [
-            python, "-m", "vllm.entrypoints.openai.api_server", "--model", model_source(self.model),
+            python, "-m", "vllm.entrypoints.openai.api_server",
+            "--model", find_model(self.model).location,
             "--served-model-name", self.model, "--dtype", "float32", "--enforce-eager",
             "--max-model-len", "512", "--host", "127.0.0.1", "--port", self.port,
             "--max-num-batched-tokens", "8192",

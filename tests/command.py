@@ -2,11 +2,20 @@
 
 import contextlib
 import io
+import signal
 import subprocess
 import sys
 from unittest import mock
 
 from pfes.cli import main
+
+
+def hear_ctrl_c() -> None:
+    """Let a child process hear Ctrl-C, also where whoever started the tests does not.
+
+    A shell starts jobs in the background with SIGINT ignored, and children inherit that.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def call(*arguments: object) -> subprocess.CompletedProcess:

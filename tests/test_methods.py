@@ -1,4 +1,4 @@
-"""The methods on a small real model, and what the intrinsic dimension is good for."""
+"""The methods on a small real model, their settings, and what the intrinsic dimension saves."""
 
 from pathlib import Path
 
@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import pfes
-from pfes.methods import METHODS
-from pfes.models.local import LocalModel
+from pfes.config import RunConfig, Settings
+from pfes.methods import METHOD_SETTINGS, METHODS, settings_of
+from pfes.models.local.local_model import LocalModel
 from pfes.optimizers import SAES
 from tests import tiny
 
@@ -44,6 +45,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> LocalModel:
 
 @pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].optimizer])
 def test_every_search_lowers_its_objective(small: LocalModel, task_file: Path, name: str) -> None:
+    taken = {"population": 10, "policy_model": small.name}
+    settings = {key: taken[key] for key in settings_of(METHODS[name]) if key in taken}
     gains = []
     for seed in range(5):
         result = pfes.search(
@@ -52,9 +55,24 @@ def test_every_search_lowers_its_objective(small: LocalModel, task_file: Path, n
             name,
             budget=200,
             prompt_length=2 if name == "cmaes" else None,
-            population=10,
             eval_every=50,
-            policy_model=small.name,
+            **settings,
         )
         gains.append(result.initial_train_loss - result.train_loss)
     assert np.median(gains) > 0
+
+
+def test_every_setting_of_a_method_is_one_of_a_run() -> None:
+    assert set(RunConfig.model_fields) >= METHOD_SETTINGS
+    assert settings_of(METHODS["manual"]) == settings_of(METHODS["icl"]) == ()
+    for name, method in METHODS.items():
+        taken = settings_of(method)
+        assert len(set(taken)) == len(taken)
+        assert ("beta" in taken) == name.endswith("-cr")
+        assert ("init" in taken) == (method.space in ("full", "subspace"))
+
+
+def test_keyword_settings_are_those_of_a_run() -> None:
+    """What editors and type checkers see of `pfes.search` is what it takes."""
+    names = set(RunConfig.model_fields) - {"model", "task", "method"}
+    assert set(Settings.__annotations__) == names

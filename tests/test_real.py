@@ -12,11 +12,12 @@ import pytest
 import torch
 
 from pfes import Classifier, Objective, load_model, load_task
-from pfes.exports import export
-from pfes.folder import RunFolder
-from pfes.models.load import model_source
-from pfes.models.local import LocalModel
-from pfes.tasks.batch import encode
+from pfes.deploy.export import export
+from pfes.models.local.local_model import LocalModel
+from pfes.models.source import find_model
+from pfes.runs.folder import RunFolder
+from pfes.system.files import replace_json
+from pfes.tasks.encode import encode
 
 pytestmark = pytest.mark.slow
 GLUE = ["cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2"]
@@ -36,7 +37,7 @@ def glue() -> Path:
 
 def test_embedded_model_is_what_it_says(model: LocalModel) -> None:
     assert (model.family, model.width, model.vocabulary) == ("causal", 576, 49152)
-    assert model.fast_paths == {"narrow", "prefix", "suffix"}
+    assert model.fast_paths == {"last-layer", "prefix", "suffix"}
     ids = model.tokenizer("The capital of France is", return_tensors="pt")
     best = model.module(**ids).logits[0, -1].argmax()
     assert model.tokenizer.decode(best) == " Paris"
@@ -67,14 +68,14 @@ def test_peft_labels_four_hundred_sentences_as_predict_does(
     prompt = start.reshape(10, -1) + 0.05 * np.random.default_rng(0).standard_normal((10, 576))
     folder = RunFolder(tmp_path / "run")
     folder.create()
-    folder.write_json(folder.config, {"model": model.name, "task": task.name})
+    replace_json(folder.files.config, {"model": model.name, "task": task.name})
     about = {"model": model.name, "placement": "prefix", "task": task.spec.model_dump()}
-    folder.save_prompt(prompt.astype(np.float32), about)
+    folder.write_prompt(prompt.astype(np.float32), about)
     export(folder.path, "peft", tmp_path / "adapter")
     texts = [example.fields["text"] for example in task.test]
     wanted = Classifier.from_run(tmp_path / "adapter", model).predict(texts).tolist()
 
-    base = model_source(model.name)
+    base = find_model(model.name).location
     tokenizer = AutoTokenizer.from_pretrained(base)
     plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     adapted = PeftModel.from_pretrained(plain, tmp_path / "adapter").eval()

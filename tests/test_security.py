@@ -11,11 +11,11 @@ import pytest
 
 import pfes
 from pfes.cli.search import read_settings
+from pfes.deploy.prompt import SavedPrompt
 from pfes.errors import PfesError
-from pfes.folder import RunFolder
-from pfes.run import read_config
-from pfes.saved import SavedPrompt
-from pfes.studies import plan_runs, read_study
+from pfes.runs.folder import RunFolder
+from pfes.runs.saved import SavedRun
+from pfes.studies.plan import plan_runs, read_study_spec
 from pfes.tasks import load_task
 from pfes.tasks.spec import read_spec
 from tests import tiny
@@ -76,10 +76,12 @@ def test_a_pickle_in_place_of_a_prompt(tmp_path: Path, mark: Path, name: str) ->
 
 
 def test_a_pickle_in_place_of_a_checkpoint(tmp_path: Path, mark: Path) -> None:
-    folder = RunFolder(tmp_path)
-    folder.checkpoint.write_bytes(pickle.dumps(Bomb(mark)))
+    saved = SavedRun(tmp_path)
+    saved.files.checkpoint.write_bytes(pickle.dumps(Bomb(mark)))
     with pytest.raises(PfesError, match="checkpoint"):
-        folder.load_checkpoint()
+        _ = saved.checkpoint
+    with pytest.raises(PfesError, match="checkpoint"):
+        RunFolder(tmp_path).rewind()
     assert not mark.exists()
 
 
@@ -96,7 +98,7 @@ def test_a_pickle_in_place_of_weights(
 
 def test_an_object_in_yaml(tmp_path: Path, mark: Path) -> None:
     text = f"name: !!python/object/apply:os.mkdir ['{mark}']\n"
-    for read in (read_spec, read_study):
+    for read in (read_spec, read_study_spec):
         (tmp_path / "x.yaml").write_text(text)
         with pytest.raises(PfesError, match="cannot be read"):
             read(tmp_path / "x.yaml")
@@ -132,7 +134,7 @@ def test_a_stored_consent_does_not_count(
     stored = json.loads((out / "config.json").read_text())
     stored |= {"model": str(code_model), "trust_remote_code": True}
     (out / "config.json").write_text(json.dumps(stored))
-    assert not read_config(RunFolder(out)).trust_remote_code
+    assert not SavedRun(out).config.trust_remote_code
     with pytest.raises(PfesError):
         pfes.Classifier.from_run(out)
     study = tmp_path / "study.yaml"
@@ -140,28 +142,28 @@ def test_a_stored_consent_does_not_count(
         f"name: s\nmodels: ['{code_model}']\ntasks: ['{task_file}']\n"
         "defaults: {trust_remote_code: true}\nrows: [{method: manual}]\n"
     )
-    with pytest.raises(PfesError, match="--trust-remote-code is given on the command line alone"):
-        plan_runs(read_study(study), {})
+    with pytest.raises(PfesError, match="trust_remote_code: this cannot be set in a file"):
+        plan_runs(read_study_spec(study), {})
     (tmp_path / "c.yaml").write_text("trust_remote_code: true\n")
-    with pytest.raises(PfesError, match="--trust-remote-code is given on the command line alone"):
+    with pytest.raises(PfesError, match="--trust-remote-code cannot be set in a file"):
         read_settings(tmp_path / "c.yaml")
     assert not mark.exists()
 
 
 @pytest.mark.parametrize("name", ["../../out", "/tmp/out", "a/b", "..", ".hidden", ""])
-def test_a_studys_name_is_no_path(tmp_path: Path, name: str) -> None:
+def test_the_name_of_a_study_cannot_be_a_path(tmp_path: Path, name: str) -> None:
     content = {"name": name, "models": ["m"], "tasks": ["sst2"], "rows": [{"method": "bbt"}]}
     (tmp_path / "s.yaml").write_text(json.dumps(content))
     with pytest.raises(PfesError, match="name"):
-        read_study(tmp_path / "s.yaml")
+        read_study_spec(tmp_path / "s.yaml")
 
 
-def test_a_runs_folder_stays_in_its_place(tmp_path: Path, task_file: Path) -> None:
+def test_run_folders_stay_inside_the_output_folder(tmp_path: Path, task_file: Path) -> None:
     (tmp_path / "s.yaml").write_text(
         "name: s\nmodels: ['../../etc/x', '/abs/y']\ntasks: ['../t.yaml', sst2]\n"
         "rows: [{method: bbt, label: '../../z'}]\n"
     )
-    for run in plan_runs(read_study(tmp_path / "s.yaml"), {}):
+    for run in plan_runs(read_study_spec(tmp_path / "s.yaml"), {}):
         assert (tmp_path / run.folder).resolve().parent == tmp_path.resolve()
 
 

@@ -48,7 +48,7 @@ STRANGE = [
 
 
 @pytest.mark.parametrize("name", ["bert", "llama"])
-def test_strange_texts_are_texts(
+def test_strange_texts_go_through_search_and_predict(
     folders: Callable[[str], Path], task_file: Path, tmp_path: Path, name: str
 ) -> None:
     lines = [

@@ -8,35 +8,47 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pfes.analysis.dimension import intrinsic_dimension as intrinsic_dimension
-    from pfes.classifier import Classifier as Classifier
+    from pfes.contract import LanguageModel as LanguageModel
+    from pfes.deploy.classifier import Classifier as Classifier
+    from pfes.deploy.prompt import load_prompt as load_prompt
     from pfes.errors import PfesError as PfesError
-    from pfes.models.load import load_model as load_model
-    from pfes.objective import Objective as Objective
+    from pfes.models.local.load import load_model as load_model
     from pfes.optimizers import CMAES as CMAES
     from pfes.optimizers import SAES as SAES
     from pfes.optimizers import ZOSGD as ZOSGD
     from pfes.optimizers import OnePlusOneES as OnePlusOneES
-    from pfes.result import Result as Result
-    from pfes.run import search as search
-    from pfes.saved import load_prompt as load_prompt
+    from pfes.optimizers import Optimizer as Optimizer
+    from pfes.runs.result import Result as Result
+    from pfes.runs.saved import SavedRun as SavedRun
+    from pfes.runs.start import search as search
+    from pfes.searches.objective import Objective as Objective
+    from pfes.studies.study import read_study as read_study
+    from pfes.studies.study import run_study as run_study
     from pfes.tasks import Task as Task
+    from pfes.tasks import TaskSpec as TaskSpec
     from pfes.tasks import load_task as load_task
 
 _HOMES = {
     "CMAES": "pfes.optimizers",
     "SAES": "pfes.optimizers",
     "ZOSGD": "pfes.optimizers",
-    "Classifier": "pfes.classifier",
-    "Objective": "pfes.objective",
+    "Classifier": "pfes.deploy.classifier",
+    "LanguageModel": "pfes.contract",
+    "Objective": "pfes.searches.objective",
     "OnePlusOneES": "pfes.optimizers",
+    "Optimizer": "pfes.optimizers",
     "PfesError": "pfes.errors",
-    "Result": "pfes.result",
+    "Result": "pfes.runs.result",
+    "SavedRun": "pfes.runs.saved",
     "Task": "pfes.tasks",
+    "TaskSpec": "pfes.tasks",
     "intrinsic_dimension": "pfes.analysis.dimension",
-    "load_model": "pfes.models.load",
-    "load_prompt": "pfes.saved",
+    "load_model": "pfes.models.local.load",
+    "load_prompt": "pfes.deploy.prompt",
     "load_task": "pfes.tasks",
-    "search": "pfes.run",
+    "read_study": "pfes.studies.study",
+    "run_study": "pfes.studies.study",
+    "search": "pfes.runs.start",
 }
 
 __all__ = sorted(_HOMES)

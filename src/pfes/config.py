@@ -1,20 +1,26 @@
 """The settings of a run: each declared once, with its default, its limits and its help."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from pfes.errors import PfesError
+from pfes.contract import Placement
+from pfes.errors import SettingError
 from pfes.methods import PAPER
-from pfes.models.base import MAX_BATCH_TOKENS
-from pfes.models.client import PATIENCE
-from pfes.tasks.batch import Placement
-from pfes.tasks.task import DEFAULT_SHOTS
 
 DEFAULT_METHOD = "saes-id-cr"
+DEFAULT_SHOTS = 16  # examples per class, as in the paper
 BETA = 1.0
-AUTHOR = "pfes"  # beside the settings in a run's config.json: the version that wrote them
+MAX_BATCH_TOKENS = 8192  # in one forward pass: bounds its memory
+PATIENCE = 600.0  # seconds that a server may be away
+SERVED = "vllm:"  # how the name of a served model begins, before its addresses
+TEXT = "text:"  # how an initial prompt given as text begins
+WRITTEN_BY = "pfes"  # beside the settings in a run's config.json: the version that wrote them
+
 Beta = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Dtype = Literal["float32", "float16", "bfloat16", "float64"]
+Schedule = Literal["constant", "linear", "cosine"]
+OnStop = Literal["restart", "end"]
 
 
 class RunConfig(BaseModel):
@@ -82,12 +88,12 @@ class RunConfig(BaseModel):
         description="distance of ZO-SGD's two points",
         json_schema_extra={"source": f"{PAPER}, appendix I-A"},
     )
-    schedule: Literal["constant", "linear", "cosine"] = Field(
+    schedule: Schedule = Field(
         "constant",
         description="of ZO-SGD's learning rate, which --sigma0 sets",
         json_schema_extra={"source": "ours: the paper names none"},
     )
-    on_stop: Literal["restart", "end"] = Field(
+    on_stop: OnStop = Field(
         "restart",
         description="what CMA-ES does when one of its own stop rules fires",
         json_schema_extra={"source": "ours: so that every method spends its budget"},
@@ -129,7 +135,7 @@ class RunConfig(BaseModel):
     test_limit: int | None = Field(None, ge=1, description="use only so many test examples")
     data_dir: str | None = Field(None, description="folder with local copies, one per task")
     device: str | None = Field(None, description="such as cpu, cuda, cuda:1, mps [GPU, else CPU]")
-    dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = Field(
+    dtype: Dtype | None = Field(
         None, description="precision [float32 on the CPU, else the checkpoint's own]"
     )
     device_map: str | None = Field(
@@ -159,22 +165,81 @@ class RunConfig(BaseModel):
     block: int | None = Field(
         None, ge=1, description="candidates evaluated in one call [a whole generation]"
     )
-    early_rejection: bool = Field(
-        False, description="stop evaluating what cannot be selected; decides nothing otherwise"
-    )
+
+    @field_validator("init")
+    @classmethod
+    def _known_start(cls, init: str) -> str:
+        if init in ("vocab", "zeros"):
+            return init
+        if not init.startswith(TEXT):
+            raise ValueError("choose vocab, zeros or text:…")
+        if init == TEXT:
+            raise ValueError("the text after text: is empty")
+        return init
 
 
-# Where a run takes place, not what it is: may be another when it is resumed
-PLACE = frozenset(
+class Settings(TypedDict, total=False):
+    """The settings of `RunConfig` as keyword arguments, for editors and type checkers."""
+
+    served_name: str | None
+    tokenizer: str | None
+    patience: float
+    budget: int
+    prompt_length: int | None
+    beta: float | Literal["auto"] | None
+    sigma0: float | None
+    intrinsic_dimension: float
+    population: int
+    parents: int | None
+    radius: float
+    schedule: Schedule
+    on_stop: OnStop
+    candidate_tokens: int
+    policy_model: str
+    init: str
+    placement: Placement
+    shots: int
+    seed: int
+    eval_every: int
+    test_limit: int | None
+    data_dir: str | None
+    device: str | None
+    dtype: Dtype | None
+    device_map: str | None
+    trust_remote_code: bool
+    max_batch_tokens: int
+    batch_tokens: int | None
+    engine: str
+    workers: int | None
+    gpus_per_worker: float
+    threads: int | None
+    block: int | None
+
+
+# Settings that say where a run takes place, not what it is: they may change when it is resumed
+LOCATION = frozenset(
     (
         "device", "data_dir", "patience", "engine", "workers", "gpus_per_worker", "threads",
         "trust_remote_code",
     )
 )  # fmt: skip
 
+# The location of whoever uses a finished run: one process, here
+THIS_PROCESS: dict[str, Any] = {"engine": "serial", "workers": None, "threads": None}
 
-# A run's place in one process here, for whoever uses what was found somewhere else
-HERE: dict[str, Any] = {"engine": "serial", "workers": None, "threads": None}
+
+def is_served(model: str) -> bool:
+    """Say whether a model's name is the address of a server."""
+    return model.startswith(SERVED)
+
+
+def location_settings(config: RunConfig, other: RunConfig) -> frozenset[str]:
+    """Return the settings that may differ between two sessions of one run.
+
+    The address of a served model is one of them: a server may have moved, or got company.
+    """
+    served = is_served(config.model) and is_served(other.model)
+    return LOCATION | {"model"} if served else LOCATION
 
 
 def make_config(**settings: Any) -> RunConfig:
@@ -183,9 +248,10 @@ def make_config(**settings: Any) -> RunConfig:
         return RunConfig(**settings)
     except ValidationError as error:
         first = error.errors()[0]
-        name = "--" + str(first["loc"][0]).replace("_", "-") if first["loc"] else "config"
+        name = str(first["loc"][0]) if first["loc"] else "config"
         given = "" if first["type"] == "missing" else f", not {first['input']!r}"
-        raise PfesError(f"{name}: {first['msg']}{given}") from None
+        message = first["msg"].removeprefix("Value error, ")
+        raise SettingError(name, f"{message}{given}") from None
 
 
 def source_of(name: str) -> tuple[str, str]:

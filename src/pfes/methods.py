@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from pfes.errors import PfesError
-from pfes.tasks.spec import Family
+from pfes.contract import Family
+from pfes.errors import SettingError
 
 PAPER = "the paper"
 
@@ -126,19 +126,20 @@ SETTINGS: dict[OptimizerName, tuple[str, ...]] = {
     "bdpl": ("population", "candidate_tokens"),
     "rlprompt": ("population", "policy_model"),
 }
+FEWEST_CANDIDATES: dict[OptimizerName, int] = {"cmaes": 3, "bdpl": 2, "rlprompt": 2}
 
 
 def get_method(name: str) -> Method:
     """Return a method by name."""
     if name not in METHODS:
-        raise PfesError(f"unknown method {name!r}: choose one of {', '.join(METHODS)}")
+        raise SettingError("method", f"no {name!r}; choose one of {', '.join(METHODS)}")
     return METHODS[name]
 
 
 def settings_of(method: Method) -> tuple[str, ...]:
-    """Return the names of the settings that a method takes."""
+    """Return the names of the settings that a method takes, beside those that all take."""
     if method.optimizer is None:
-        return ("shots",) if method.demonstrations else ()
+        return ()
     names = ["budget", "prompt_length", "sigma0"]
     if method.damping == "intrinsic" or method.space == "subspace":
         names.append("intrinsic_dimension")
@@ -147,4 +148,13 @@ def settings_of(method: Method) -> tuple[str, ...]:
     names += SETTINGS[method.optimizer]
     if method.space != "tokens":
         names.append("init")
-    return (*names, "placement", "shots", "eval_every")
+    return (*names, "placement", "eval_every")
+
+
+# Every setting that some methods take and others do not
+METHOD_SETTINGS = frozenset(name for method in METHODS.values() for name in settings_of(method))
+
+
+def generation_size(method: Method, population: int) -> int:
+    """Return how many candidates a method evaluates at a time."""
+    return {"one-plus-one": 1, "zosgd": 2}.get(str(method.optimizer), population)

@@ -16,10 +16,10 @@ import pytest
 
 import pfes
 from pfes.analysis import projection
-from pfes.analysis.intrinsic import Grid, intrinsic_dimension_analysis
+from pfes.analysis.gradient_dimension import Grid, intrinsic_dimension_analysis
 from pfes.analysis.projection import compare_spaces
-from pfes.assemble import open_model
 from pfes.config import make_config
+from pfes.models.open import open_model
 from tests import command
 
 COMMAND = [sys.executable, "-c", "from pfes.cli import main; main()", "analyze"]
@@ -116,7 +116,9 @@ def copied(run: Path, place: Path, **config: object) -> Path:
     return place
 
 
-def test_runs_of_other_settings_are_no_seeds(runs: list[Path], tmp_path: Path) -> None:
+def test_runs_with_other_settings_are_not_seeds_of_one_group(
+    runs: list[Path], tmp_path: Path
+) -> None:
     larger = copied(runs[1], tmp_path / "larger", sigma0=0.5)
     elsewhere = copied(runs[3], tmp_path / "elsewhere", device="cuda", batch_tokens=7)
     done = call("confidence", runs[0], larger, runs[2], elsewhere, "--out", tmp_path)
@@ -143,10 +145,10 @@ def test_runs_of_other_settings_are_no_seeds(runs: list[Path], tmp_path: Path) -
     ]
     twice = call("convergence", runs[0], copied(runs[0], tmp_path / "twice"), "--out", tmp_path)
     assert twice.returncode == 2
-    assert "are the same run, of the same seed" in twice.stderr
+    assert "are the same run with the same seed" in twice.stderr
 
 
-def test_convergence_begins_with_the_first_number(runs: list[Path], tmp_path: Path) -> None:
+def test_convergence_begins_with_the_first_finite_loss(runs: list[Path], tmp_path: Path) -> None:
     blind = copied(runs[0], tmp_path / "blind")
     lines = [json.loads(line) for line in (blind / "history.jsonl").open()]
     lines[0] |= {"best_loss": None, "losses": [None] * 6}
@@ -190,7 +192,7 @@ def test_sensitivity(folders: Callable[[str], Path], task_file: Path, tmp_path: 
     assert set(stored) == {0.1, 1.0}
     wrong = call("sensitivity", "--over", "beta", "--method", "saes", *place)
     assert wrong.returncode == 2
-    assert "saes does not take it" in wrong.stderr
+    assert "the method saes has no such setting" in wrong.stderr
 
 
 def test_projection(
@@ -253,7 +255,7 @@ def test_intrinsic_dimension_survives_kill(
     while not (half / "gradients-2.json").exists():
         next(steps)
     other = call(*what, "--seed", "1", "--out", half)
-    assert "is of another analysis: seed was 0, not 1" in other.stderr
+    assert "was written with other settings: seed was 0, not 1" in other.stderr
 
     parted = tmp_path / "parted"
     counter = parted / "gradients-3.json"
@@ -276,7 +278,7 @@ def test_intrinsic_dimension_survives_kill(
     assert more.returncode == 0
     other = call(*what[:-1], "3", "--out", parted)
     assert other.returncode == 2
-    assert "is of another analysis: shots was 4, not 3" in other.stderr
+    assert "was written with other settings: shots was 4, not 3" in other.stderr
 
 
 @pytest.mark.parametrize(
@@ -284,7 +286,7 @@ def test_intrinsic_dimension_survives_kill(
     [
         (
             "intrinsic-dimension --model m --task sst2 --samples 20",
-            "50 neighbours need more points",
+            "--samples: 50 neighbours need more than 20",
         ),
         ("intrinsic-dimension --model m --task sst2 --neighbours 1", "at least 2"),
         ("intrinsic-dimension --model m --task sst2 --prompt-lengths a", "whole numbers"),
@@ -292,10 +294,16 @@ def test_intrinsic_dimension_survives_kill(
         ("intrinsic-dimension --model m --task sst2 --standard x", "coordinate, vector or none"),
         ("intrinsic-dimension --task sst2", "--model"),
         ("sensitivity --model m --tasks sst2 --over x", "beta, intrinsic-dimension, sigma0"),
-        ("intrinsic-dimension --model m --task sst2 --prompt-lengths ,", "nothing is named"),
-        ("intrinsic-dimension --model m --task sst2 --neighbours ,", "nothing is named"),
-        ("projection --model m --tasks ,", "--tasks ',': nothing is named"),
-        ("sensitivity --model m --tasks , --over beta", "--tasks ',': nothing is named"),
+        (
+            "intrinsic-dimension --model m --task sst2 --prompt-lengths ,",
+            "--prompt-lengths: ',' is empty",
+        ),
+        (
+            "intrinsic-dimension --model m --task sst2 --neighbours ,",
+            "--neighbours: ',' is empty",
+        ),
+        ("projection --model m --tasks ,", "--tasks: ',' is empty"),
+        ("sensitivity --model m --tasks , --over beta", "--tasks: ',' is empty"),
         ("sensitivity --model m --tasks sst2 --over beta --values 1,1.00000001", "two are called"),
         ("sensitivity --model m --tasks sst2 --over sigma0 --values nan", "--sigma0"),
         ("confidence nowhere", "not a finished run"),

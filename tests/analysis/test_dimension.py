@@ -117,7 +117,7 @@ def test_vectors_without_a_direction_are_left_out() -> None:
     assert nearest(points, 5, "cosine").duplicates == 2
 
 
-def test_neighbours_that_are_all_equally_far_say_nothing() -> None:
+def test_equally_far_neighbours_give_no_estimate() -> None:
     with pytest.raises(ValueError, match="equally far"):
         local_dimensions(np.ones((4, 5)), 5)
     mixed = np.array([[1.0, 1.0, 1.0], [1.0, 2.0, 4.0]])
@@ -137,13 +137,13 @@ def test_noise_shows_the_ceiling_of_so_few_points() -> None:
 def test_mistakes() -> None:
     with pytest.raises(ValueError, match="matrix of real numbers"):
         pfes.intrinsic_dimension([1.0, 2.0])
-    with pytest.raises(ValueError, match="more points that differ"):
+    with pytest.raises(ValueError, match="distinct points"):
         pfes.intrinsic_dimension(cloud(10, 3), k=10)
     with pytest.raises(ValueError, match="k must be"):
         local_dimensions(np.ones((4, 5)), 1)
 
 
-def test_noise_of_few_dimensions_is_told_by_noise() -> None:
+def test_the_dimensions_of_noise_are_found_with_few_points() -> None:
     """Also where so few points make the estimate itself far too small."""
     turn = np.linalg.qr(cloud(500, 500, seed=1))[0][:120]
     found = estimates(nearest(cloud(400, 120) @ turn, 20), [5, 20])
@@ -152,7 +152,7 @@ def test_noise_of_few_dimensions_is_told_by_noise() -> None:
     assert same == [pytest.approx(120, rel=0.15), pytest.approx(120, rel=0.15)]
 
 
-def test_noise_of_all_dimensions_is_not_told() -> None:
+def test_points_at_the_ceiling_have_no_equal_noise() -> None:
     found = gaussian_estimates(100, 400, [5, 20], "none")
     assert noise_dimensions(found, 100, 300, "none") == [None, None]
 

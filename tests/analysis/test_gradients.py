@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from pfes.analysis.gradients import GradientFile, collect_gradients, loss_gradients, random_prompt
+from pfes.contract import Batch
 from pfes.errors import PfesError
-from pfes.models.local import LocalModel
-from pfes.objective import Loss, encode_for
+from pfes.models.local.local_model import LocalModel
+from pfes.searches.encoded import encode_for
+from pfes.searches.losses import Loss
 from pfes.tasks import load_task
-from pfes.tasks.batch import Batch
 from tests import tiny
 
 
@@ -25,7 +26,7 @@ def prepare(name: str, task_file: Path, length: int = 3) -> tuple[LocalModel, Ba
 
 def loss(model: LocalModel, prompt: np.ndarray, batch: Batch) -> float:
     """The mean cross-entropy in double precision, by torch alone."""
-    from pfes.models.padded import padded_passes
+    from pfes.models.local.padded import padded_passes
 
     soft = torch.tensor(prompt[None])
     values = torch.zeros(len(batch), dtype=torch.float64)
@@ -47,7 +48,7 @@ def loss(model: LocalModel, prompt: np.ndarray, batch: Batch) -> float:
         ("llama", 1e-2, 1e-3),  # its norms compute in single precision whatever the model's
     ],
 )
-def test_a_batch_is_one_at_a_time_is_finite_differences(
+def test_gradients_equal_single_ones_and_finite_differences(
     name: str, step: float, error: float, task_file: Path
 ) -> None:
     model, batch = prepare(name, task_file)
@@ -70,7 +71,7 @@ def test_a_batch_is_one_at_a_time_is_finite_differences(
         assert (together[0] * way).sum() == pytest.approx(slope, rel=error, abs=error * 1e-2)
 
 
-def test_the_loss_is_the_searchs_own(task_file: Path) -> None:
+def test_the_loss_equals_that_of_a_search(task_file: Path) -> None:
     model, batch = prepare("bert", task_file)
     prompt = random_prompt(model, 3, 0, 0)
     logprobs = model.logprobs(prompt[None], batch)
@@ -87,7 +88,7 @@ def test_random_prompts_depend_on_their_number_alone(task_file: Path) -> None:
         assert not np.array_equal(first, other)
 
 
-def test_the_file_goes_on_where_it_was(task_file: Path, tmp_path: Path) -> None:
+def test_collecting_gradients_continues_after_a_stop(task_file: Path, tmp_path: Path) -> None:
     model, batch = prepare("llama", task_file)
     model = LocalModel("llama", "causal", tiny.make_module("llama"), model.tokenizer)
     whole = GradientFile(tmp_path / "whole.npy", 50, 3 * model.width)
@@ -117,7 +118,7 @@ def test_the_file_goes_on_where_it_was(task_file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:TF32")  # said by turning oneDNN off
-def test_half_precision_gives_single(task_file: Path) -> None:
+def test_gradients_in_half_precision_become_float32(task_file: Path) -> None:
     model, batch = prepare("gpt2", task_file)
     model.module.to(torch.bfloat16)
     prompts = np.stack([random_prompt(model, 3, 0, n) for n in range(2)])

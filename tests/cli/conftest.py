@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import call
+from tests.small_runs import search_command
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -21,17 +22,10 @@ def cli() -> Cli:
     return run
 
 
-def search(model: Path, task: Path, out: Path, /, **changes: object) -> list[object]:
-    options = {"model": model, "task": task, "out": out, "shots": 4, "budget": 24, "population": 6}
-    options |= {"prompt_length": 3, "sigma0": 0.5, "eval_every": 12} | changes
-    pairs = [(f"--{name.replace('_', '-')}", value) for name, value in options.items()]
-    return ["search", *(part for pair in pairs for part in pair)]
-
-
 @pytest.fixture
 def finished(cli: Cli, folders, task_file: Path, tmp_path: Path) -> Path:
     out = tmp_path / "finished"
-    assert cli(*search(folders("llama"), task_file, out))[0] == 0
+    assert cli(*search_command(folders("llama"), task_file, out))[0] == 0
     return out
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pfes.folder import RunFolder
 from pfes.methods import METHODS
-from pfes.run import read_result
-from tests.cli.conftest import Cli, check_error, search
+from pfes.models.source import ModelSource
+from pfes.runs.saved import SavedRun
+from tests.cli.conftest import Cli, check_error
+from tests.small_runs import SMALL, search_command, small_settings
 
 
 @pytest.mark.parametrize("architecture", ["llama", "roberta"])
@@ -19,7 +20,7 @@ def test_search_evaluate_predict(
 ) -> None:
     out = tmp_path / "run"
     changes = {"method": method, "policy_model": folders("gpt2")}
-    code, shown, log = cli(*search(folders(architecture), task_file, out, **changes))
+    code, shown, log = cli(*search_command(folders(architecture), task_file, out, **changes))
     assert code == 0, log
     assert "found prompt" in shown
     result = json.loads((out / "result.json").read_text())
@@ -45,14 +46,13 @@ def test_search_evaluate_predict(
 
 
 def test_the_same_command_resumes(cli: Cli, folders, task_file: Path, tmp_path: Path) -> None:
-    changes = {"beta": 0.1, "seed": 3, "early_rejection": None}
-    command = search(folders("llama"), task_file, tmp_path / "run", **changes)
-    command = [part for part in command if part is not None]
+    changes = {"beta": 0.1, "seed": 3}
+    command = search_command(folders("llama"), task_file, tmp_path / "run", **changes)
     assert cli(*command)[0] == 0
     (tmp_path / "run/result.json").unlink()
     code, _, log = cli(*command, "--resume")
     assert code == 0, log
-    other = ["0.2" if part == 0.1 else part for part in command]
+    other = ["0.2" if part == "0.1" else part for part in command]
     code, _, log = cli(*other, "--resume")
     assert code == 2
     assert "--beta: this run has 0.1, not 0.2" in log
@@ -60,7 +60,8 @@ def test_the_same_command_resumes(cli: Cli, folders, task_file: Path, tmp_path: 
 
 def test_beta_auto_draws_the_chosen_one(cli: Cli, folders, task_file: Path, tmp_path: Path) -> None:
     changes = {"beta": "auto", "budget": 90}
-    code, shown, log = cli(*search(folders("llama"), task_file, tmp_path / "run", **changes))
+    command = search_command(folders("llama"), task_file, tmp_path / "run", **changes)
+    code, shown, log = cli(*command)
     assert code == 0, log
     assert "β = " in shown
     result = json.loads((tmp_path / "run/result.json").read_text())
@@ -72,7 +73,7 @@ def test_a_prompt_behind_the_text_stays_there(
     cli: Cli, folders, task_file: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
-    assert cli(*search(folders("llama"), task_file, out, placement="suffix"))[0] == 0
+    assert cli(*search_command(folders("llama"), task_file, out, placement="suffix"))[0] == 0
     result = json.loads((out / "result.json").read_text())
     code, shown, _ = cli("evaluate", out, "--json")
     assert code == 0
@@ -83,16 +84,16 @@ def test_a_prompt_behind_the_text_stays_there(
 def test_a_masked_model_refuses_a_prompt_behind_the_text(
     cli: Cli, folders, task_file: Path, tmp_path: Path
 ) -> None:
-    options = search(folders("roberta"), task_file, tmp_path / "run", placement="suffix")
+    options = search_command(folders("roberta"), task_file, tmp_path / "run", placement="suffix")
     code, _, log = cli(*options)
     assert code == 2
-    assert "--placement suffix" in log
+    assert "--placement: suffix is for causal models" in log
 
 
 def test_profile_says_where_the_time_went(
     cli: Cli, folders, task_file: Path, tmp_path: Path
 ) -> None:
-    code, _, log = cli(*search(folders("llama"), task_file, tmp_path / "run"), "--profile")
+    code, _, log = cli(*search_command(folders("llama"), task_file, tmp_path / "run"), "--profile")
     assert code == 0
     for words in ("evaluating candidates", "telling the optimizer", "checkpoints", "preparing"):
         assert words in log
@@ -127,29 +128,28 @@ def test_an_infinite_cross_entropy_is_read_back(finished: Path) -> None:
     content = json.loads((finished / "result.json").read_text())
     trial = {"beta": 1.0, "evaluations": 3, "validation": 0.5, "cross_entropy": None}
     (finished / "result.json").write_text(json.dumps(content | {"beta_trials": [trial]}))
-    result = read_result(RunFolder(finished))
-    assert result is not None
+    result = SavedRun(finished).result
     assert result.beta_trials[0].cross_entropy == math.inf
 
 
 def test_settings_without_names_are_one_line(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("1: 2\n")
     arguments = ("--config", tmp_path / "c.yaml", "--out", tmp_path / "out")
-    check_error(cli("search", *arguments), "settings have names")
+    check_error(cli("search", *arguments), "the name of a setting must be text")
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": "no-such-model"}, "unknown model 'no-such-model'"),
-        ({"model": "nobody/nothing"}, "unknown model 'nobody/nothing'"),
-        ({"task": "no-such-task"}, "unknown task 'no-such-task'"),
+        ({"model": "no-such-model"}, "--model: no 'no-such-model'"),
+        ({"model": "nobody/nothing"}, "--model: no 'nobody/nothing'"),
+        ({"task": "no-such-task"}, "--task: no 'no-such-task'"),
         ({"task": "missing.yaml"}, "does not exist"),
-        ({"method": "gradient-descent"}, "unknown method 'gradient-descent'"),
+        ({"method": "gradient-descent"}, "--method: no 'gradient-descent'"),
         ({"budget": -5}, "--budget"),
-        ({"shots": 4000}, "use --shots"),
+        ({"shots": 4000}, "shots or add data"),
         ({"device": "toaster"}, "--device"),
-        ({"init": "nonsense"}, "init 'nonsense'"),
+        ({"init": "nonsense"}, "--init: choose vocab, zeros or text"),
         ({"prompt_length": 100000}, "leaves no room"),
         ({"data_dir": "nowhere", "task": "sst2"}, "nowhere/sst2 does not exist"),
         ({"config": "nowhere.yaml"}, "nowhere.yaml"),
@@ -158,18 +158,21 @@ def test_settings_without_names_are_one_line(cli: Cli, tmp_path: Path) -> None:
 def test_user_errors_are_one_line(
     cli: Cli, folders, task_file: Path, tmp_path: Path, changes: dict, message: str
 ) -> None:
-    check_error(cli(*search(folders("llama"), task_file, tmp_path / "run", **changes)), message)
+    names = {"model": folders("llama"), "task": task_file, "out": tmp_path / "run"}
+    settings = names | (SMALL | changes if "method" in changes else small_settings(**changes))
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+    check_error(cli("search", *options), message)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("bad: terrible", "bad: unquestionably", "is not one token"),
-        ("label: verdict", "label: stars", "no 'stars'"),
-        ("good: great", "fine: great", "label 'good' has no word"),
+        ("label: verdict", "label: stars", "no value for 'stars'"),
+        ("good: great", "fine: great", "label 'good' has no verbalizer"),
         ("{text} It was {mask}.", "It was {mask}.", "no placeholder"),
         ("{text} It was {mask}.", "{text} It was.", "exactly one {mask}"),
-        ("Review: {text}", "Review: {review}", "no 'review'"),
+        ("Review: {text}", "Review: {review}", "no value for 'review'"),
     ],
 )
 def test_wrong_tasks_are_one_line(
@@ -177,7 +180,7 @@ def test_wrong_tasks_are_one_line(
 ) -> None:
     task_file.write_text(task_file.read_text().replace(old, new))
     out = tmp_path / "run"
-    check_error(cli(*search(folders("llama"), task_file, out)), message)
+    check_error(cli(*search_command(folders("llama"), task_file, out)), message)
     assert not out.exists() or not any(out.iterdir())
     check_error(
         cli("tasks", "check", task_file, "--model", folders("llama"), "--shots", 4), message
@@ -187,16 +190,17 @@ def test_wrong_tasks_are_one_line(
 def test_a_task_is_checked_before_weights_are_read(
     cli: Cli, folders, task_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pfes.models.load.load_model", lambda *a, **k: pytest.fail("model loaded"))
+    monkeypatch.setattr(ModelSource, "load_module", lambda *_, **__: pytest.fail("model loaded"))
     task_file.write_text(task_file.read_text().replace("terrible", "unquestionably"))
-    check_error(cli(*search(folders("llama"), task_file, tmp_path / "run")), "is not one token")
+    command = search_command(folders("llama"), task_file, tmp_path / "run")
+    check_error(cli(*command), "is not one token")
 
 
 def test_a_used_folder_is_not_overwritten(
     cli: Cli, finished: Path, folders, task_file: Path
 ) -> None:
     before = {path.name: path.read_bytes() for path in finished.iterdir()}
-    check_error(cli(*search(folders("llama"), task_file, finished)), "not empty")
+    check_error(cli(*search_command(folders("llama"), task_file, finished)), "not empty")
     assert {path.name: path.read_bytes() for path in finished.iterdir()} == before
 
 
@@ -217,7 +221,7 @@ def test_resume_of_nothing_needs_settings(cli: Cli, tmp_path: Path) -> None:
 
 def test_json_is_all_that_is_printed(cli: Cli, folders, task_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    code, shown, log = cli(*search(folders("llama"), task_file, out), "--json")
+    code, shown, log = cli(*search_command(folders("llama"), task_file, out), "--json")
     assert (code, log) == (0, "")
     assert json.loads(shown) == json.loads((out / "result.json").read_text())
 

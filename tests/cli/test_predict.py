@@ -39,7 +39,7 @@ def test_a_row_with_a_null_is_left_without_a_label(
 def test_evaluate_and_predict_elsewhere(cli: Cli, finished: Path) -> None:
     config = json.loads((finished / "config.json").read_text()) | {"device": "cuda:99"}
     (finished / "config.json").write_text(json.dumps(config))
-    check_error(cli("evaluate", finished), "device cuda:99")
+    check_error(cli("evaluate", finished), "--device: cuda:99")
     assert cli("evaluate", finished, "--device", "cpu")[0] == 0
     assert cli("predict", finished, "--text", "fine")[0] == 0
     check_error(cli("predict", finished, "--text", "fine", "--device", "cuda:99"), "cuda:99")
@@ -49,7 +49,7 @@ def test_predict_writes_whole_files_or_none(cli: Cli, finished: Path, tmp_path: 
     source, target = tmp_path / "in.csv", tmp_path / "out.csv"
     source.write_text("text\na great film\ndull\n")
     for content, words in [
-        ("text\n" + "fine\n" * 70 + "too,many,values\n", "row 71: it has more values"),
+        ("text\n" + "fine\n" * 70 + "too,many,values\n", "row 71: more values than columns"),
         ("text,predicted\nfine,x\n", "has a column 'predicted'"),
     ]:
         bad = tmp_path / "bad.csv"
@@ -78,3 +78,11 @@ def test_predict_writes_whole_files_or_none(cli: Cli, finished: Path, tmp_path: 
 )
 def test_predict_errors(cli: Cli, finished: Path, arguments: list[str], message: str) -> None:
     check_error(cli("predict", finished, *arguments), message)
+
+
+@pytest.mark.parametrize("option", ["--tokenizer", "--served-name"])
+def test_options_of_a_served_model_are_refused_for_a_local_one(
+    cli: Cli, finished: Path, option: str
+) -> None:
+    outcome = cli("predict", finished, "--text", "fine", option, "some")
+    check_error(outcome, f"{option}: this is for a served model")

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from pfes.folder import RunFolder
-from tests.cli.conftest import Cli, search
+from pfes.runs.saved import SavedRun
+from tests.cli.conftest import Cli
+from tests.command import hear_ctrl_c
+from tests.small_runs import search_command
 
 
 def command(*arguments: object) -> list[str]:
@@ -25,10 +27,10 @@ def test_killed_and_resumed_run_is_byte_for_byte_the_same(
 ) -> None:
     changes = {"method": "one-plus-one-id-cr", "budget": 600, "eval_every": 200}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert cli(*search(folders("llama"), task_file, whole, **changes))[0] == 0
-    arguments = search(folders("llama"), task_file, killed, **changes)
+    assert cli(*search_command(folders("llama"), task_file, whole, **changes))[0] == 0
+    arguments = search_command(folders("llama"), task_file, killed, **changes)
     process = subprocess.Popen(command(*arguments), stderr=subprocess.DEVNULL)
-    wait_for(lambda: len(RunFolder(killed).read_history()) > 50, process)
+    wait_for(lambda: len(SavedRun(killed).history) > 50, process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (killed / "result.json").exists()
@@ -41,19 +43,22 @@ def test_ctrl_c_saves_and_says_how_to_resume(
     cli: Cli, folders, task_file: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
-    arguments = search(folders("llama"), task_file, out, method="one-plus-one", budget=100_000)
-    process = subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: len(RunFolder(out).read_history()) > 5, process)
+    changes = {"method": "one-plus-one", "budget": 100_000}
+    arguments = search_command(folders("llama"), task_file, out, **changes)
+    process = subprocess.Popen(
+        command(*arguments), stderr=subprocess.PIPE, text=True, preexec_fn=hear_ctrl_c
+    )
+    wait_for(lambda: len(SavedRun(out).history) > 5, process)
     process.send_signal(signal.SIGINT)
     _, log = process.communicate(timeout=60)
     assert process.returncode == 130
     assert f"pfes search --out {out} --resume" in log
     assert "Traceback" not in log
-    assert RunFolder(out).load_checkpoint() is not None
+    assert SavedRun(out).checkpoint is not None
 
 
 def test_a_terminal_gets_live_bars(folders, task_file: Path, tmp_path: Path) -> None:
-    arguments = search(folders("llama"), task_file, tmp_path / "run")
+    arguments = search_command(folders("llama"), task_file, tmp_path / "run")
     ours, theirs = pty.openpty()
     environment = os.environ | {"COLUMNS": "140", "TERM": "xterm"}
     process = subprocess.Popen(

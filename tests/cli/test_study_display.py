@@ -6,11 +6,12 @@ from pfes.cli import study_display
 from pfes.cli.study_display import follow_study
 from pfes.config import make_config
 from pfes.errors import PfesError
-from pfes.loop import Step
-from pfes.result import Result, Stage
-from pfes.run import Event
-from pfes.studies.carry_out import RunEvent
+from pfes.runs.result import Result
+from pfes.runs.run import Event
+from pfes.searches.loop import Step
+from pfes.studies.execute import RunEvent
 from pfes.studies.plan import PlannedRun, config_key
+from pfes.system.stages import Stage
 
 Happening = tuple[int, Event | PfesError, float]  # run, event, seconds since the one before
 
@@ -45,7 +46,7 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
 
 
 def step(evaluations: int) -> Step:
-    return Step(evaluations, [0.5] * 10, [], 0.25, 0.1, 1.0, None, False)
+    return Step(evaluations, [0.5] * 10, 0.25, 0.1, 1.0, None, False)
 
 
 def result(seed: int) -> Result:

@@ -1,4 +1,4 @@
-"""A desk to follow the pages at: the model, data and files they speak of, all of them tiny."""
+"""What the pages need to be followed: the model, data and files they mention, all of them tiny."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ from tests.docs.pages import ROOT, code_blocks
 from tests.models.server import serving
 
 MODEL = "smollm2-135m"
-WORDS = [" money", " technical"]  # of the pages' own task; one token each, as in the real model
+WORDS = [" money", " technical"]  # of the pages' ticket task; one token each, as in the real model
 SMALL: dict[str, Any] = {
     "budget": 8, "population": 4, "shots": 2, "test_limit": 8, "eval_every": 4,
     "batch_tokens": 2048,
@@ -29,7 +29,7 @@ SMALL: dict[str, Any] = {
 
 @pytest.fixture(scope="session")
 def cache(folders: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache folder in which a tiny model and a few sentences have the names of the real ones."""
+    """A cache folder with a tiny model and a few sentences under the names of the real ones."""
     cache = tmp_path_factory.mktemp("cache")
     model = tiny.save_folder("llama", cache / "models" / MODEL)
     tokenizer = AutoTokenizer.from_pretrained(model)
@@ -48,14 +48,14 @@ def cache(folders: Callable[[str], Path], tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="session")
 def url() -> Iterator[str]:
-    """The address of a server that has the same tiny model."""
+    """The address of a server of the same tiny model."""
     with serving(tiny.make_module("llama"), [MODEL]) as server:
         yield server.url
 
 
 @pytest.fixture
 def desk(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that a page's commands are given in."""
+    """A folder to run a page's commands in, with the files that the page mentions."""
     monkeypatch.setenv("PFES_CACHE", str(cache))
     monkeypatch.setitem(quickstart.SETTINGS, "budget", SMALL["budget"])
     monkeypatch.chdir(tmp_path)
@@ -78,11 +78,12 @@ def desk(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def only(page: str, language: str) -> str:
-    """Return a page's first block in a language."""
+    """Return the first block of a page that is written in a language."""
     return next(b.text for b in code_blocks(ROOT / "docs" / page) if b.language == language)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
+    """Return rows as the text of a CSV file."""
     file = io.StringIO()
     writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -91,7 +92,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def shortened(study: str) -> str:
-    """Return a study with one seed, few evaluations and a row of each of two kinds."""
+    """Return a study with one seed, few evaluations and two rows: its first, and one of SaES."""
     content = yaml.safe_load(study)
     content["seeds"] = [0]
     content["defaults"] = content.get("defaults", {}) | SMALL

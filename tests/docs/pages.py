@@ -1,4 +1,4 @@
-"""The pages of the documentation, taken apart: code blocks, commands, words in code, links."""
+"""The parts of a documentation page: code blocks, commands, words in backquotes, links."""
 
 import re
 import shlex
@@ -21,7 +21,7 @@ ASSIGNMENT = re.compile(r"^[A-Z_]+=\S*$")
 
 @dataclass(frozen=True)
 class Block:
-    """A code block; one that is only indented is for a shell."""
+    """A code block. A block that is indented instead of fenced is for a shell."""
 
     page: str
     line: int
@@ -34,12 +34,13 @@ class Block:
 
 
 def read_page(path: Path) -> str:
-    """Return a page without its comments, its lines where they were."""
+    """Return a page without its comments; line numbers stay the same."""
     text = path.read_text(encoding="utf-8")
     return COMMENT.sub(lambda found: "\n" * found.group().count("\n"), text)
 
 
 def code_blocks(path: Path) -> list[Block]:
+    """Return the code blocks of a page, in their order."""
     return _parts(path)[0]
 
 
@@ -84,25 +85,25 @@ def commands(block: Block) -> list[str]:
 
 
 def _bare(words: list[str]) -> list[str]:
-    """Leave out variables set in front, and the sign that sends a command to the background."""
+    """Return a command without variables in front and without a final `&`."""
     while words and ASSIGNMENT.match(words[0]):
         words = words[1:]
     return words[:-1] if words[-1:] == ["&"] else words
 
 
 def words_in_code(path: Path) -> list[str]:
-    """Return what stands in backquotes outside of code blocks."""
+    """Return the text of all backquotes outside code blocks."""
     return [" ".join(found.split()) for found in re.findall(r"`([^`]+)`", prose(path))]
 
 
 def links(path: Path) -> list[str]:
-    """Return where a page's links and pictures go, but for other hosts."""
+    """Return the targets of a page's links and pictures, except those on other hosts."""
     found = re.findall(r"\]\(([^)\s]+)\)", prose(path))
     return [target for target in found if not target.startswith(("http://", "https://"))]
 
 
 def find_command(words: list[str]) -> tuple[Any, list[str]]:
-    """Return the command that words after `pfes` name, and its arguments."""
+    """Return the command that the words after `pfes` name, and its arguments."""
     command: Any = typer.main.get_command(app)
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
         assert words[0] in command.commands, f"no command {words[0]!r}"
@@ -111,11 +112,12 @@ def find_command(words: list[str]) -> tuple[Any, list[str]]:
 
 
 def option_names(command: Any) -> set[str]:
+    """Return the options of one command."""
     return {"--help"} | {name for param in command.params for name in param.opts}
 
 
 def check_names(text: str) -> None:
-    """Check that a command and its options exist; the rest may be left out."""
+    """Check that a command and its options exist. Required arguments may be missing."""
     command, words = find_command(shlex.split(text)[1:])
     for word in words:
         if word.startswith("--"):
@@ -124,12 +126,12 @@ def check_names(text: str) -> None:
 
 
 def check_command(text: str) -> None:
-    """Check that a whole command is one that the program takes."""
+    """Check that the program accepts a complete command."""
     check_names(text)
     command, words = find_command(shlex.split(text)[1:])
     try:
         command.make_context(command.name, list(words))
-    except Exception as error:  # of a class that typer keeps to itself
+    except Exception as error:  # typer has no public class for it
         raise AssertionError(f"{text}: {error}") from None
 
 

@@ -1,5 +1,6 @@
-"""What the README and the documentation show is what the program takes."""
+"""Everything that the README and the documentation show works: commands, programs, files, links."""
 
+import dataclasses
 import importlib
 import json
 import re
@@ -8,28 +9,36 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
 import pfes
 from pfes.cli.quickstart import SETTINGS
-from pfes.config import RunConfig, make_config
+from pfes.config import RunConfig, is_served, make_config
+from pfes.contract import Batch
+from pfes.errors import PfesError
+from pfes.methods import METHOD_SETTINGS, get_method, settings_of
+from pfes.runs.check import LOCAL_SETTINGS
 from pfes.studies.plan import StudySpec, plan_runs
 from pfes.tasks import TaskSpec
+from pfes.tasks.encode import verbalizer_tokens
 from pfes.tasks.spec import DatasetSpec
 from tests.cli.conftest import Cli
 from tests.docs import pages
-from tests.docs.conftest import SMALL
+from tests.docs.conftest import MODEL, SMALL, only
 from tests.docs.pages import DOCS, PAGES, ROOT, Block, code_blocks
 
-LANGUAGES = {"python", "sh", "yaml", "csv", "text"}  # text: what is printed, and formulas
-FOREIGN = (  # commands of other programs, as far as they are shown
+LANGUAGES = {"python", "sh", "yaml", "csv", "text"}  # text: output and formulas
+FOREIGN = (  # commands of other programs
     "pip install vllm", "pip install peft", "vllm serve ",
     "python -m vllm.entrypoints.openai.api_server ",
     "head=", "srun ", "sleep ", "source .venv/bin/activate",
 )  # fmt: skip
 FOREIGN_OPTIONS = {"--enable-prompt-embeds", "--api-key"}  # vLLM's
-CLUSTER = ("--engine ray", "s3://")  # tests/engines and tests/studies run these
+CLUSTER = ("--engine ray", "s3://")  # tests/models/test_ray.py and tests/studies run these
+NOTEBOOKS = {"README.md", "walk.md"}  # pages whose Python blocks build on one another
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 BLOCKS = [block for page in PAGES for block in code_blocks(page)]
@@ -40,13 +49,13 @@ def named(path: Path) -> str:
     return path.name
 
 
-def test_there_is_something_to_check() -> None:
+def test_the_pages_have_blocks_of_every_language() -> None:
     assert {block.language for block in BLOCKS} == LANGUAGES
     assert len(SHELL) > 30
 
 
 def check_shell(command: str) -> None:
-    """Check a command as far as that goes without running it."""
+    """Check as much of a command as possible without running it."""
     words = shlex.split(command)
     if words[0] == "pfes":
         pages.check_command(command)
@@ -63,12 +72,12 @@ def check_shell(command: str) -> None:
 
 
 @pytest.mark.parametrize(("place", "command"), SHELL)
-def test_commands_are_taken(place: str, command: str) -> None:
+def test_commands_are_accepted(place: str, command: str) -> None:
     check_shell(command)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=named)
-def test_words_in_code_are_taken(path: Path) -> None:
+def test_commands_and_options_in_backquotes_exist(path: Path) -> None:
     options = pages.all_options() | FOREIGN_OPTIONS
     for words in pages.words_in_code(path):
         if words.startswith("pfes "):
@@ -100,7 +109,7 @@ def test_every_field_of_a_task_is_explained() -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=named)
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_lead_to_existing_files(path: Path) -> None:
     for target in pages.links(path):
         file = target.partition("#")[0]
         there = (path.parent / file).resolve() if file else path
@@ -126,18 +135,42 @@ def test_the_reference_has_every_public_name() -> None:
     assert shown == {name: getattr(pfes, name) for name in pfes.__all__}
 
 
+def table_after(entry: str) -> set[str]:
+    """Return the names in the first column of the reference's tables about one entry."""
+    text = pages.read_page(ROOT / "docs/api.md").split(f"::: {entry}\n")[1].split("\n:::")[0]
+    rows = re.findall(r"^\| (`.*?) \|", text, flags=re.MULTILINE)
+    return set(re.findall(r"\w+", " ".join(rows)))
+
+
 def test_the_reference_has_every_field_of_a_result() -> None:
-    rows = re.findall(r"^\| (`.*?) \|", pages.read_page(ROOT / "docs/api.md"), flags=re.MULTILINE)
     fields = pfes.Result.model_fields.keys() | pfes.Result.model_computed_fields.keys()
-    assert set(re.findall(r"\w+", " ".join(rows))) == fields
+    assert table_after("pfes.runs.result.Result") == fields
+
+
+def test_the_reference_has_everything_that_a_model_of_ones_own_needs() -> None:
+    parts = {field.name for field in dataclasses.fields(Batch)}
+    attributes = pfes.LanguageModel.__annotations__.keys()
+    assert table_after("pfes.contract.LanguageModel") == parts | attributes
 
 
 def test_quickstart_settings_are_valid() -> None:
     assert make_config(**SETTINGS).budget % make_config(**SETTINGS).population == 0
 
 
+def option(words: list[str], name: str, default: str) -> str:
+    """Return the value of an option in a command, or the default."""
+    return words[words.index(name) + 1] if name in words else default
+
+
+def unused_settings(words: list[str]) -> set[str]:
+    """Return the settings that the method or the model of a search would refuse."""
+    method = get_method(option(words, "--method", "saes-id-cr"))
+    unused = METHOD_SETTINGS - set(settings_of(method))
+    return unused.union(LOCAL_SETTINGS if is_served(option(words, "--model", "")) else ())
+
+
 class Session:
-    """Follows a page from top to bottom, with small budgets and a server of our own."""
+    """Follows a page from top to bottom, with small budgets and a server of its own."""
 
     def __init__(self, cli: Cli, capsys: Any, url: str) -> None:
         self.cli = cli
@@ -145,11 +178,13 @@ class Session:
         self.url = url
 
     def follow(self, path: Path) -> list[str]:
-        """Run all that can be run of a page; return what its Python blocks printed."""
+        """Run everything on a page that can run here; return the output of its Python blocks."""
         printed = []
+        shared: dict[str, Any] = {"__name__": "__main__"}
         for block in code_blocks(path):
             if block.language == "python":
-                printed.append(self.python(block))
+                fresh = {"__name__": "__main__"}
+                printed.append(self.python(block, shared if path.name in NOTEBOOKS else fresh))
             elif block.language == "sh":
                 for command in pages.commands(block):
                     if command.startswith("pfes ") and not self.elsewhere(command):
@@ -157,18 +192,21 @@ class Session:
         return printed
 
     def elsewhere(self, command: str) -> bool:
+        """Say whether a command needs a cluster."""
         plain = " ".join(shlex.split(command))
         return any(part in plain for part in CLUSTER)
 
-    def python(self, block: Block) -> str:
-        code = re.sub(r"\bbudget=\d+", "budget=20", block.text)
+    def python(self, block: Block, names: dict[str, Any]) -> str:
+        """Run a Python block with the names that it may use; return its output."""
+        code = re.sub(r"\b(budget=|budget\": )\d+", r"\g<1>20", block.text)
         code = code.replace("http://127.0.0.1:8000/v1", self.url)
-        exec(compile(code, block.place, "exec"), {"__name__": "__main__"})
+        exec(compile(code, block.place, "exec"), names)
         shown = self.capsys.readouterr().out
         assert shown.strip(), f"{block.place} printed nothing"
         return shown
 
     def command(self, text: str, place: str) -> str:
+        """Run a command with small settings; return its output."""
         text = re.sub(r"http://(127\.0\.0\.1|A|B):8000/v1", self.url, text)
         text = re.sub(r"\b(FOLDER_OR_HUB_NAME|FOLDER|MODEL)\b", "models/smollm2-135m", text)
         words = shlex.split(text)[1:]
@@ -178,11 +216,12 @@ class Session:
         if "auto" in words:
             settings["budget"] = 60  # five values in three rounds of whole generations
         if "--resume" not in words and words[0] in ("search", "analyze", "study"):
+            unused = unused_settings(words)
             for name, value in settings.items():
-                option = f"--{name.replace('_', '-')}"
-                # of a study, the file has been made small; what is given is then said over it
-                if option in taken and (words[0] != "study" or option in words):
-                    words += [option, str(value)]
+                flag = f"--{name.replace('_', '-')}"
+                # a study's file is small already, so only what the command itself sets is changed
+                if flag in taken and name not in unused and (words[0] != "study" or flag in words):
+                    words += [flag, str(value)]
         code, shown, log = self.cli(*words)
         assert code == 0, f"{place}: pfes {shlex.join(words)}\n{log}"
         return shown
@@ -193,18 +232,79 @@ def session(desk: Path, cli: Cli, capsys: pytest.CaptureFixture[str], url: str) 
     return Session(cli, capsys, url)
 
 
-RUNNABLE = [page for page in PAGES if page.name != "serving.md"]
+FOLLOWED_BELOW = {"index.md", "production.md", "serving.md", "walk.md"}
+OTHERS = [page for page in PAGES if page.name not in FOLLOWED_BELOW]
 
 
-@pytest.mark.parametrize("path", RUNNABLE, ids=named)
+@pytest.mark.parametrize("path", OTHERS, ids=named)
 def test_a_page_can_be_followed(session: Session, path: Path) -> None:
     session.follow(path)
 
 
-def test_the_client_without_pfes_agrees_with_predict(session: Session) -> None:
+def test_the_table_of_a_run_folder_names_every_file(session: Session) -> None:
+    """Of a search that index.md shows, and of a run without a search."""
+    page = ROOT / "docs/index.md"
+    session.follow(page)
+    section = page.read_text(encoding="utf-8").split("## What a search leaves")[1].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    explained = set(re.findall(r"`(\.lock|[a-z-]+\.[a-z]+)`", " ".join(rows)))
+    assert {file.name for file in Path("runs/first").iterdir()} == explained
+    searched = {name for name in explained if name.startswith(("history", "check", "convergence"))}
+    session.command(
+        "pfes search --model MODEL --task rotten-tomatoes --method manual --out runs/manual", "here"
+    )
+    assert {file.name for file in Path("runs/manual").iterdir()} == explained - searched
+
+
+def test_the_walk_in_python_can_be_followed(session: Session) -> None:
+    """From the first block to the last, in one namespace."""
+    printed = session.follow(ROOT / "docs/walk.md")
+    assert printed[1].startswith("4 4 2\n")  # as the page says
+    assert (Path("walk/run/convergence.png")).exists()
+
+
+def test_a_program_without_pfes_agrees_with_predict(session: Session) -> None:
     (label,) = session.follow(ROOT / "docs/serving.md")
     shown = session.command('pfes predict runs/served --text "a great film"', "serving.md")
     assert shown.split("\t")[0] == label.strip()
+
+
+def test_a_server_answers_like_the_local_model(session: Session, cache: Path) -> None:
+    """By `pfes predict --model vllm:URL`, and by the lines on the card of an export."""
+    session.follow(ROOT / "docs/production.md")
+    local = pfes.Classifier.from_run("runs/tickets")
+    served = pd.read_csv("served.csv")
+    assert list(served["predicted"]) == list(local.predict(served["text"]))
+    for label, wanted in zip(local.classes_, local.predict_proba(served["text"]).T, strict=True):
+        np.testing.assert_allclose(served[f"p_{label}"], wanted, atol=1e-4)
+    export = Path("exports/tickets-vllm")
+    assert {file.name for file in export.iterdir()} == {"README.md", "prompt.safetensors"}
+    (block,) = [b for b in code_blocks(export / "README.md") if b.language == "python"]
+    folder = cache / "models" / MODEL
+    lines = block.text.replace("THIS_FOLDER", str(export)).replace("…", "nothing loads")
+    lines = lines.replace(f'"model": {str(folder)!r}', f'"model": {MODEL!r}')  # the server's name
+    printed = session.python(dataclasses.replace(block, text=lines), {"__name__": "__main__"})
+    assert printed.split()[-1] == local.predict(["nothing loads"])[0]
+
+
+def test_the_message_about_a_long_word_is_the_real_one() -> None:
+    """The message in own-data.md is what the check of a task prints."""
+
+    class Tokenizer:
+        unk_token_id = None
+
+        def tokenize(self, text: str) -> list[str]:
+            return ["Ġunquestion", "ably"] if "unquestionably" in text else [text]
+
+        def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
+            return {"input_ids": [hash(token) for token in self.tokenize(text)]}
+
+    content = yaml.safe_load(only("own-data.md", "yaml"))
+    content["verbalizers"]["outage"] = "unquestionably"
+    with pytest.raises(PfesError) as caught:
+        verbalizer_tokens(TaskSpec.model_validate(content), Tokenizer())
+    shown = only("own-data.md", "text").split()
+    assert shown == f"pfes: {caught.value.for_command_line}".split()
 
 
 @pytest.mark.parametrize(
@@ -221,12 +321,12 @@ def test_the_client_without_pfes_agrees_with_predict(session: Session) -> None:
         ("rm -rf runs", "neither ours nor expected"),
     ],
 )
-def test_a_wrong_command_is_found(command: str, message: str) -> None:
+def test_a_wrong_command_is_noticed(command: str, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         check_shell(command)
 
 
-def test_a_wrong_page_is_found(session: Session, tmp_path: Path) -> None:
+def test_a_wrong_page_is_noticed(session: Session, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```sh\npfes evaluate runs/nowhere\n```\n")
     with pytest.raises(AssertionError, match="does not exist"):
@@ -236,7 +336,7 @@ def test_a_wrong_page_is_found(session: Session, tmp_path: Path) -> None:
         session.follow(page)
 
 
-def test_blocks_are_found(tmp_path: Path) -> None:
+def test_blocks_words_and_links_are_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "Text `--one\ntwo`.\n\n    pfes models\n\n* item:\n\n        A=1 pfes search \\\n"

@@ -15,11 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pfes.config import RunConfig, make_config
+from pfes.deploy.prompt import SavedPrompt
 from pfes.errors import PfesError
-from pfes.folder import RunFolder
-from pfes.run import read_config, read_result
-from pfes.saved import SavedPrompt
-from pfes.studies import plan_runs, read_study
+from pfes.runs.folder import RunFolder
+from pfes.runs.saved import SavedRun
+from pfes.studies.plan import plan_runs, read_study_spec
+from pfes.system.files import replace_json
 from pfes.tasks import load_task
 from pfes.tasks.spec import TaskSpec, read_spec
 from tests.conftest import TASK
@@ -125,7 +126,7 @@ def test_a_damaged_task(place: Path, cases: Cases, changes: list[Any]) -> None:
 @given(content=replaced(VALID_STUDY))
 def test_any_values_in_a_study(place: Path, cases: Cases, content: dict[str, Any]) -> None:
     (place / "study.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
-    spec = clean(lambda: read_study(place / "study.yaml"))
+    spec = clean(lambda: read_study_spec(place / "study.yaml"))
     if spec is not None:
         for run in clean(lambda: plan_runs(spec, {})) or []:
             assert Path(run.folder).name == run.folder  # no way out of the folder of runs
@@ -177,11 +178,11 @@ CONFIG = make_config(model="m", task="sst2").model_dump()
 @many
 @given(content=replaced(CONFIG) | nested)
 def test_any_values_in_a_run_config(place: Path, cases: Cases, content: Any) -> None:
-    folder = RunFolder(place)
-    folder.config.write_text(json.dumps(content), encoding="utf-8")
-    found = clean(lambda: read_config(folder))
-    assert found is None or isinstance(found, RunConfig)
-    assert found is None or not found.trust_remote_code
+    saved = SavedRun(place)
+    saved.files.config.write_text(json.dumps(content), encoding="utf-8")
+    config = clean(lambda: saved.config)
+    assert config is None or isinstance(config, RunConfig)
+    assert config is None or not config.trust_remote_code
     cases.count += 1
 
 
@@ -190,14 +191,13 @@ def test_any_values_in_a_run_config(place: Path, cases: Cases, content: Any) -> 
 def test_any_bytes_as_config_and_result(
     place: Path, cases: Cases, content: bytes, changes: list[Any], valid: bool
 ) -> None:
-    folder = RunFolder(place)
+    saved = SavedRun(place)
     good = json.dumps(CONFIG).encode()
-    for path in (folder.config, folder.result, folder.history, folder.answers):
+    files = saved.files
+    for path in (files.config, files.task, files.result, files.history, files.answers):
         path.write_bytes(edited(good, changes) if valid else content)
-    clean(lambda: read_config(folder))
-    clean(lambda: read_result(folder))
-    clean(folder.read_history)
-    clean(folder.read_answers)
+    for name in ("config", "task", "result", "history", "answers"):
+        clean(lambda name=name: getattr(saved, name))
     cases.count += 1
 
 
@@ -214,14 +214,16 @@ def test_a_damaged_checkpoint(
     for n in range(2):
         folder.append_history({"n": n})
         folder.save_checkpoint({"n": n, "in": {"x": np.arange(4.0) + n}})
-    targets = [folder.checkpoint] + [folder.previous] * before + [folder.history] * history
+    files = folder.files
+    targets = [files.checkpoint]
+    targets += [files.previous_checkpoint] * before + [files.history] * history
     for path in targets:
         path.write_bytes(edited(path.read_bytes(), changes))
-    state = clean(RunFolder(folder.path).load_checkpoint)
+    state = clean(RunFolder(folder.path).rewind)
     if state is not None:
         assert state["n"] in (0, 1)
         np.testing.assert_array_equal(state["in"]["x"], np.arange(4.0) + state["n"])
-        assert [line["n"] for line in folder.read_history()] == list(range(state["n"] + 1))
+        assert [line["n"] for line in SavedRun(folder.path).history] == list(range(state["n"] + 1))
     cases.count += 1
 
 
@@ -232,11 +234,11 @@ def test_a_damaged_prompt(
 ) -> None:
     folder = RunFolder(place / "prompt")
     folder.path.mkdir(exist_ok=True)
-    folder.write_json(folder.config, CONFIG)
+    replace_json(folder.files.config, CONFIG)
     prompt = np.arange(12, dtype=np.float32).reshape(3, 4)
-    folder.save_prompt(prompt, {"model": "m", "placement": "prefix", "task": VALID_TASK})
-    good = folder.prompt.read_bytes()
-    folder.prompt.write_bytes(edited(good, changes) if random is None else random)
+    folder.write_prompt(prompt, {"model": "m", "placement": "prefix", "task": VALID_TASK})
+    good = folder.files.prompt.read_bytes()
+    folder.files.prompt.write_bytes(edited(good, changes) if random is None else random)
     found = clean(lambda: SavedPrompt.load(folder.path))
     if found is not None:
         np.testing.assert_array_equal(found.prompt, prompt)

@@ -1,19 +1,21 @@
 """Every path through a model equals a plain forward pass, computed here on its own."""
 
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
 import pytest
 import torch
 
-from pfes.errors import PfesError
-from pfes.models.fast import _by_pair
-from pfes.models.local import LocalModel
-from pfes.models.packed import common_tokens
-from pfes.models.padded import padded_passes
-from pfes.tasks.batch import Batch, Placement, encode
+from pfes.contract import Batch, Placement
+from pfes.errors import OutOfMemoryError, PfesError
+from pfes.models.local.local_model import LocalModel
+from pfes.models.local.packed import common_tokens
+from pfes.models.local.padded import Pass, padded_passes
+from pfes.models.local.paths import EvaluationPaths
+from pfes.tasks.encode import encode
+from pfes.tasks.example import Example
 from pfes.tasks.spec import TaskSpec
-from pfes.tasks.task import Example
 from tests import tiny
 
 TEXTS = [
@@ -43,6 +45,15 @@ def make(name: str) -> LocalModel:
 def batch_of(model: LocalModel, placement: Placement = "prefix") -> Batch:
     room = model.max_length - 8
     return encode(SPEC, EXAMPLES, model.tokenizer, model.family, room, placement)
+
+
+def by_pair(passes: Iterator[Pass]) -> dict[tuple[int, int], torch.Tensor]:
+    """The log-probabilities of each pair of candidate and example, over the vocabulary."""
+    found = {}
+    for (candidates, examples), logits in passes:
+        pairs = zip(candidates.tolist(), examples.tolist(), strict=True)
+        found |= dict(zip(pairs, logits.log_softmax(-1), strict=True))
+    return found
 
 
 def prompts_for(model: LocalModel, candidates: int, length: int) -> np.ndarray:
@@ -101,20 +112,28 @@ def test_a_prompt_behind_the_text(name: str, max_tokens: int, length: int) -> No
             np.testing.assert_allclose(candidate, reference(model, prompt, batch), atol=1e-5)
 
 
-def test_texts_beyond_the_memory_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("memory", "kept"), [(10**12, True), (0, False)])
+def test_texts_are_kept_where_memory_allows(
+    memory: int, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = make("llama")
-    monkeypatch.setattr("pfes.models.suffix.available_memory", lambda _: 0)
+    model.batch_tokens = 4096
+    monkeypatch.setattr("pfes.models.local.suffix.available_memory", lambda _: memory)
     batch = batch_of(model, "suffix")
     prompts = prompts_for(model, 1, 3)
+    passes = []
     for _ in range(2):
+        seen: list[int] = []
+        hook = model.module.register_forward_hook(lambda *_: seen.append(1))  # noqa: B023
         found = model.logprobs(prompts, batch)[0]
+        hook.remove()
+        passes.append(len(seen))
         np.testing.assert_allclose(found, reference(model, prompts[0], batch), atol=1e-5)
-    evaluator = model._fast._evaluators["suffix"]
-    assert evaluator._texts[batch] == {}
+    assert passes == ([2, 1] if kept else [2, 2])  # one for the texts, one for the prompt
 
 
-def test_a_masked_model_has_no_place_behind_the_text() -> None:
-    with pytest.raises(PfesError, match="--placement suffix"):
+def test_a_masked_model_takes_no_prompt_behind_the_text() -> None:
+    with pytest.raises(PfesError, match="placement: suffix is for causal models"):
         batch_of(make("roberta"), "suffix")
 
 
@@ -130,7 +149,7 @@ def test_several_candidates_equal_one_at_a_time(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", tiny.ARCHITECTURES)
-def test_a_longer_neighbour_changes_nothing(name: str) -> None:
+def test_a_longer_row_in_the_same_pass_changes_nothing(name: str) -> None:
     model = make(name)
     model.batch_tokens = 4096
     prompts = prompts_for(model, 1, 3)
@@ -157,47 +176,44 @@ def test_a_longer_neighbour_changes_nothing(name: str) -> None:
         (((4, 2), (1, 2)), 0),
     ],
 )
-def test_common_words_stand_once(rows: tuple[tuple[int, ...], ...], common: int) -> None:
+def test_words_that_all_examples_begin_with_are_computed_once(
+    rows: tuple[tuple[int, ...], ...], common: int
+) -> None:
     answers = tuple(len(row) - 1 for row in rows)
     batch = Batch(rows, answers, (5, 6), np.zeros(len(rows), dtype=np.int64))
     model = make("llama")
     assert common_tokens(batch) == common
     soft = torch.from_numpy(prompts_for(model, 2, 3))
     with torch.inference_mode():
-        found = dict(_by_pair(model._fast.passes(soft, batch, 64)))
-        plain = dict(_by_pair(padded_passes(model.module, "causal", soft, batch, 64)))
+        found = by_pair(EvaluationPaths(model.module, "causal").passes(soft, batch, 64))
+        plain = by_pair(padded_passes(model.module, "causal", soft, batch, 64))
     for pair in plain:
         np.testing.assert_allclose(found[pair], plain[pair], atol=1e-4)
 
 
-ALL = {"narrow", "prefix", "suffix"}
-WAYS = {
-    "roberta": {"narrow"}, "bert": {"narrow"}, "albert": set(), "gemma2": {"narrow"},
-    "bloom": {"narrow"}, "opt": ALL, "opt-350m": ALL, "gpt2": ALL, "llama": ALL, "mistral": ALL,
+LAST, ALL = {"last-layer"}, {"last-layer", "prefix", "suffix"}
+PATHS = {
+    "roberta": LAST, "bert": LAST, "albert": set(), "gemma2": LAST, "bloom": LAST,
+    "opt": ALL, "opt-350m": ALL, "gpt2": ALL, "llama": ALL, "mistral": ALL,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", tiny.ARCHITECTURES)
-def test_each_architecture_takes_part_in_what_it_can(name: str) -> None:
-    assert make(name).fast_paths == WAYS[name]
+def test_each_architecture_uses_the_fast_paths_that_it_can(name: str) -> None:
+    assert make(name).fast_paths == PATHS[name]
 
 
 @pytest.mark.parametrize("name", tiny.ARCHITECTURES)
-def test_the_plain_way_without_any_other_agrees(name: str) -> None:
+def test_fast_paths_agree_with_the_plain_one(name: str) -> None:
     model = make(name)
     batch = batch_of(model)
     soft = torch.from_numpy(prompts_for(model, 2, 6))
     with torch.inference_mode():
-        ways = [
-            dict(_by_pair(passes))
-            for passes in (
-                model._fast.passes(soft, batch, 64),
-                padded_passes(model.module, model.family, soft, batch, 64),
-            )
-        ]
-    assert ways[0].keys() == ways[1].keys()
-    for pair in ways[0]:
-        np.testing.assert_allclose(ways[0][pair], ways[1][pair], atol=1e-4)
+        fast = by_pair(EvaluationPaths(model.module, model.family).passes(soft, batch, 64))
+        plain = by_pair(padded_passes(model.module, model.family, soft, batch, 64))
+    assert fast.keys() == plain.keys()
+    for pair in plain:
+        np.testing.assert_allclose(fast[pair], plain[pair], atol=1e-4)
 
 
 def test_packing_leaves_the_module_as_it_was() -> None:
@@ -260,3 +276,31 @@ def test_wrong_width_is_refused() -> None:
     model = make("llama")
     with pytest.raises(ValueError, match="31 wide"):
         model.logprobs(np.zeros((1, 2, 31), np.float32), batch_of(model))
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "message"),
+    [
+        (MemoryError(), OutOfMemoryError, "--max-batch-tokens"),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), OutOfMemoryError,
+         "--max-batch-tokens"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), OutOfMemoryError,
+         "--max-batch-tokens"),
+        (RuntimeError("shapes differ"), RuntimeError, "shapes differ"),
+    ],
+)  # fmt: skip
+def test_too_little_memory_is_one_line(
+    error: Exception, expected: type[Exception], message: str
+) -> None:
+    model = make("gpt2")
+
+    def fail(*_: object) -> None:
+        raise error
+
+    hook = model.module.register_forward_pre_hook(fail)
+    try:
+        with pytest.raises(expected, match=message) as caught:
+            model.logprobs(prompts_for(model, 1, 2), batch_of(model))
+    finally:
+        hook.remove()
+    assert "\n" not in str(caught.value)

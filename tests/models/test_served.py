@@ -13,13 +13,14 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import pfes
+from pfes.contract import Batch
 from pfes.errors import PfesError
-from pfes.models import client
-from pfes.models.embedding import load_embedding
-from pfes.models.served import ServedModel
-from pfes.objective import encode_for
+from pfes.models.served import client
+from pfes.models.served.input_embedding import load_embedding
+from pfes.models.served.served_model import ServedModel
+from pfes.models.source import find_model
+from pfes.searches.encoded import encode_for
 from pfes.tasks import Example, load_task
-from pfes.tasks.batch import Batch
 from tests import tiny
 from tests.command import call as command
 from tests.models import server as faults
@@ -61,7 +62,7 @@ def prepare(
 
 @pytest.mark.parametrize("placement", ["prefix", "suffix"])
 @pytest.mark.parametrize("in_flight", [1, 3])
-def test_answers_are_those_of_the_model_here(
+def test_answers_equal_those_of_the_local_model(
     fake: FakeServer, source: str, task_file: Path, placement: str, in_flight: int
 ) -> None:
     model = connect(fake, source)
@@ -85,7 +86,7 @@ def test_only_the_embedding_is_read(
     for name in tiny.CAUSAL:
         folder = folders(name)
         wanted = pfes.load_model(str(folder)).embed(range(600))
-        np.testing.assert_array_equal(load_embedding(str(folder))[:600], wanted)
+        np.testing.assert_array_equal(load_embedding(find_model(str(folder)))[:600], wanted)
         tensors = load_file(folder / "model.safetensors")
         sharded = tmp_path / name
         sharded.mkdir()
@@ -95,7 +96,7 @@ def test_only_the_embedding_is_read(
         places = {k: "a.safetensors" if k == key else "gone.safetensors" for k in tensors}
         index = {"metadata": {}, "weight_map": places}
         (sharded / "model.safetensors.index.json").write_text(json.dumps(index))
-        np.testing.assert_array_equal(load_embedding(str(sharded))[:600], wanted)
+        np.testing.assert_array_equal(load_embedding(find_model(str(sharded)))[:600], wanted)
 
 
 def test_an_embedding_that_is_not_there_is_one_line(
@@ -103,12 +104,12 @@ def test_an_embedding_that_is_not_there_is_one_line(
 ) -> None:
     (tmp_path / "config.json").write_bytes((folders("llama") / "config.json").read_bytes())
     with pytest.raises(PfesError, match="no safetensors file"):
-        load_embedding(str(tmp_path))
+        load_embedding(find_model(str(tmp_path)))
     (tmp_path / "model.safetensors").write_bytes(b"no tensors")
     with pytest.raises(PfesError, match="cannot be read"):
-        load_embedding(str(tmp_path))
+        load_embedding(find_model(str(tmp_path)))
     with pytest.raises(PfesError, match="is a masked model"):
-        load_embedding(str(folders("bert")))
+        load_embedding(find_model(str(folders("bert"))))
 
 
 FAULTS = {
@@ -124,7 +125,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_what_passes_leaves_no_trace(
+def test_faults_that_pass_change_no_answer(
     fake: FakeServer, source: str, task_file: Path, name: str
 ) -> None:
     model = connect(fake, source)
@@ -146,7 +147,7 @@ def test_what_passes_leaves_no_trace(
         (faults.status(422), "refuses (422): fault 422"),
     ],
 )
-def test_a_wrong_question_is_asked_once(
+def test_a_refused_request_is_sent_once(
     fake: FakeServer, source: str, task_file: Path, fault: faults.Fault, words: str
 ) -> None:
     model = connect(fake, source)
@@ -173,7 +174,9 @@ def test_an_answer_that_is_always_wrong_ends_the_run(
         model.logprobs(prompts[:1], batch)
 
 
-def test_what_is_no_number_counts_as_worst(fake: FakeServer, source: str, task_file: Path) -> None:
+def test_an_answer_that_is_not_a_number_becomes_nan(
+    fake: FakeServer, source: str, task_file: Path
+) -> None:
     model = connect(fake, source)
     prompts, batch = prepare(model, task_file)
     fake.faults.append(faults.changed(faults.not_a_number))
@@ -182,7 +185,9 @@ def test_what_is_no_number_counts_as_worst(fake: FakeServer, source: str, task_f
     assert np.isfinite(values[1:]).all()
 
 
-def test_patience_has_an_end(fake: FakeServer, source: str, task_file: Path) -> None:
+def test_a_server_that_stays_away_ends_the_run(
+    fake: FakeServer, source: str, task_file: Path
+) -> None:
     model = connect(fake, source, patience=0.2)
     prompts, batch = prepare(model, task_file)
     fake.faults.extend([faults.status(503)] * 500)
@@ -228,7 +233,7 @@ def test_requests_that_fail_together_count_once() -> None:
     assert server.rests_until - time.monotonic() <= 1.5 * client.FIRST_WAIT
 
 
-def test_a_search_over_http_is_the_search_here(
+def test_a_search_over_http_equals_one_in_this_process(
     fake: FakeServer, source: str, task_file: Path, tmp_path: Path
 ) -> None:
     # faults on the way change nothing
@@ -317,19 +322,19 @@ def test_a_long_text_leaves_room_for_the_answer(
     assert np.isfinite(model.logprobs(np.ones((1, 3, model.width), np.float32), batch)).all()
 
 
-def test_a_question_after_the_end_is_not_asked(fake: FakeServer, source: str) -> None:
+def test_no_request_is_sent_after_stop(fake: FakeServer, source: str) -> None:
     model = connect(fake, source)
     asked = fake.asked
     model.client.stop()
-    with pytest.raises(PfesError, match="nobody waits"):
+    with pytest.raises(PfesError, match="the request was given up"):
         model.client.post("/completions", {})
     assert fake.asked == asked
 
 
-def test_a_thread_that_waits_does_not_hold_the_process() -> None:
+def test_waiting_threads_do_not_keep_the_process_alive() -> None:
     code = """
         import time
-        from pfes.models.daemon_pool import DaemonPool
+        from pfes.models.served.daemon_pool import DaemonPool
         pool = DaemonPool(2)
         assert pool.submit(max, 3, 5).result() == 5
         assert isinstance(pool.submit(int, "x").exception(), ValueError)

@@ -50,7 +50,7 @@ def test_one_plus_one_follows_the_paper(dimension: float | None, seed: int) -> N
     x0 = np.linspace(-1, 1, 40, dtype=np.float32)
     es = run(OnePlusOneES(x0, 0.3, dimension, seed), steps=61)  # the first evaluates x0
     x, sigma = reference_one_plus_one(x0, 0.3, dimension or 40, seed, 60)
-    np.testing.assert_allclose(es.mean, x, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(es.solution, x, rtol=1e-5, atol=1e-6)
     assert es.sigma == pytest.approx(sigma, rel=1e-12)
 
 
@@ -60,7 +60,7 @@ def test_saes_follows_the_paper(dimension: float | None, lam: int, mu: int | Non
     x0 = np.linspace(-1, 1, 40, dtype=np.float32)
     es = run(SAES(x0, 0.3, lam, mu, dimension, seed=7), steps=25)
     x, sigma = reference_saes(x0, 0.3, dimension or 40, 7, 25, lam, mu or lam // 4)
-    np.testing.assert_allclose(es.mean, x, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(es.solution, x, rtol=1e-4, atol=1e-5)
     assert es.sigma == pytest.approx(sigma, rel=1e-9)
 
 
@@ -75,7 +75,7 @@ every = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
 def test_damping_dimension_changes_tau_alone(make) -> None:
     standard, intrinsic = make(np.ones(50)), make(np.ones(50), dim=50)
     assert standard.tau == intrinsic.tau == math.sqrt(100)
-    np.testing.assert_array_equal(run(standard).mean, run(intrinsic).mean)
+    np.testing.assert_array_equal(run(standard).solution, run(intrinsic).solution)
     assert make(np.ones(50), dim=8).tau == 4.0
 
 
@@ -94,7 +94,7 @@ MONOTONE = {
 def test_only_ranks_matter(make, transform, seed: int) -> None:
     plain = run(make(np.ones(10), seed))
     transformed = run(make(np.ones(10), seed), lambda x: transform(sphere(x)))
-    np.testing.assert_array_equal(plain.mean, transformed.mean)
+    np.testing.assert_array_equal(plain.solution, transformed.solution)
     assert plain.sigma == transformed.sigma
 
 
@@ -104,7 +104,7 @@ def test_only_ranks_matter(make, transform, seed: int) -> None:
 def test_translation_moves_the_whole_trajectory(make, seed: int, offset: float) -> None:
     here = run(make(np.ones(10), seed))
     there = run(make(np.ones(10) + offset, seed), lambda x: sphere(x - np.float64(offset)))
-    np.testing.assert_allclose(here.mean + offset, there.mean, atol=1e-4)
+    np.testing.assert_allclose(here.solution + offset, there.solution, atol=1e-4)
     assert here.sigma == there.sigma
 
 
@@ -119,16 +119,16 @@ def test_values_that_are_not_finite_count_as_worst(make, bad: float) -> None:
     es = make(np.zeros(5))
     for _ in range(40):
         es.tell(broken(es.ask()))
-        assert np.isfinite(es.mean).all()
+        assert np.isfinite(es.solution).all()
         assert np.isfinite(es.sigma)
     assert es.best[0] <= 1
     assert np.isfinite(es.best_value)
 
 
 @every
-def test_nothing_finite_leaves_the_mean_where_it_is(make) -> None:
+def test_without_a_finite_value_the_solution_stays(make) -> None:
     es = run(make(np.ones(5)), lambda x: np.full(len(x), np.nan), steps=5)
-    np.testing.assert_array_equal(es.mean, np.ones(5))
+    np.testing.assert_array_equal(es.solution, np.ones(5))
     assert es.best_value == np.inf
 
 
@@ -143,7 +143,7 @@ def test_state_round_trips_bit_for_bit(make, pending: bool) -> None:
     continued = make(np.zeros(12), 99)
     continued.load_state(parted.state())
     run(continued, steps=19)
-    np.testing.assert_array_equal(whole.mean, continued.mean)
+    np.testing.assert_array_equal(whole.solution, continued.solution)
     np.testing.assert_array_equal(whole.best, continued.best)
     assert (whole.sigma, whole.best_value) == (continued.sigma, continued.best_value)
     np.testing.assert_array_equal(whole.ask(), continued.ask())
@@ -153,8 +153,8 @@ def test_state_round_trips_bit_for_bit(make, pending: bool) -> None:
 def test_state_is_a_copy(make) -> None:
     es = run(make(np.ones(5)))
     state = es.state()
-    state["mean"][:] = 7
-    assert not (es.mean == 7).any()
+    state["solution"][:] = 7
+    assert not (es.solution == 7).any()
 
 
 @every
@@ -174,14 +174,14 @@ def test_ask_repeats_until_told(make) -> None:
 @every
 def test_arrays_are_float32(make) -> None:
     es = run(make(np.ones(5, dtype=np.float64)))
-    assert {es.ask().dtype, es.mean.dtype, es.best.dtype} == {np.dtype(np.float32)}
+    assert {es.ask().dtype, es.solution.dtype, es.best.dtype} == {np.dtype(np.float32)}
 
 
 @every
 def test_seeds_differ_and_repeat(make) -> None:
     first, again, other = (run(make(np.ones(5), seed)) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first.mean, again.mean)
-    assert not np.array_equal(first.mean, other.mean)
+    np.testing.assert_array_equal(first.solution, again.solution)
+    assert not np.array_equal(first.solution, other.solution)
 
 
 @every
@@ -202,11 +202,11 @@ def test_a_million_dimensions(make) -> None:
         x = es.ask()
         assert x.shape[1] == 1_000_000
         es.tell(x[:, 0])
-    assert es.mean.shape == (1_000_000,)
+    assert es.solution.shape == (1_000_000,)
 
 
 @every
-def test_wrong_use_is_said(make) -> None:
+def test_wrong_use_raises(make) -> None:
     es = make(np.ones(3))
     with pytest.raises(RuntimeError, match="ask"):
         es.tell([1.0])

@@ -1,7 +1,6 @@
 """The real thing: a vLLM server here with the embedded model. Run with `make test-served`."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,9 +15,10 @@ import pytest
 
 import pfes
 from benchmarks.vllm_server import VllmServer, server_python
-from pfes.folder import RunFolder
-from pfes.models.served import ServedModel
-from pfes.objective import encode_for
+from pfes.models.served.served_model import ServedModel
+from pfes.models.source import find_model
+from pfes.runs.saved import SavedRun
+from pfes.searches.encoded import encode_for
 from pfes.tasks import load_task
 
 pytestmark = pytest.mark.served
@@ -33,17 +33,9 @@ SEARCH = {
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[VllmServer]:
-    if server_python() is None:
-        pytest.skip("needs the server's environment: make vllm")
-    running = VllmServer(MODEL)
-    try:
-        running.start()
-    except RuntimeError as error:
-        if "PFES_SERVED_OPTIONAL" in os.environ:
-            pytest.skip(f"the server does not start here: {error}")
-        raise
-    yield running
-    running.stop()
+    assert server_python() is not None, "needs the server's environment: make vllm"
+    with VllmServer(MODEL) as running:
+        yield running
 
 
 @pytest.mark.parametrize("placement", ["prefix", "suffix"])
@@ -99,7 +91,7 @@ def test_a_search_selects_the_same_children(undisturbed: Path, tmp_path: Path) -
         warnings.warn(f"parted by a tie in generation {tie}: rounding decided", stacklevel=1)
         return
     result = json.loads((undisturbed / "result.json").read_text())
-    prompt = RunFolder(undisturbed).load_prompt()[0]
+    prompt = SavedRun(undisturbed).prompt
     np.testing.assert_allclose(prompt, local.prompt, rtol=1e-6, atol=1e-7)
     assert result["test"] == local.test
     assert result["rank"] is None
@@ -131,17 +123,15 @@ def test_a_killed_server_changes_nothing(
     if tie is not None:
         warnings.warn(f"parted by a tie in generation {tie}: rounding decided", stacklevel=1)
         return
-    wanted = RunFolder(undisturbed).load_prompt()[0]
+    wanted = SavedRun(undisturbed).prompt
     np.testing.assert_allclose(found[0].prompt, wanted, rtol=1e-6, atol=1e-7)
 
 
 def test_the_example_in_the_docs(server: VllmServer, undisturbed: Path, tmp_path: Path) -> None:
-    from pfes.models.load import model_source
-
     text = (Path(__file__).parents[2] / "docs/serving.md").read_text(encoding="utf-8")
     code = text.split("```python\n")[1].split("```")[0]
     code = code.replace("http://127.0.0.1:8000/v1", server.url)
-    code = code.replace("models/smollm2-135m", model_source(MODEL))
+    code = code.replace("models/smollm2-135m", find_model(MODEL).location)
     code = code.replace("runs/served", str(undisturbed))
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert shown.returncode == 0, shown.stderr
@@ -162,14 +152,12 @@ def check(*arguments: str) -> str:
 def test_handshakes_that_fail(server: VllmServer, tmp_path: Path) -> None:
     from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-    from pfes.models.load import model_source
-
     config = LlamaConfig(
         vocab_size=49152, hidden_size=64, num_hidden_layers=1, num_attention_heads=2,
         num_key_value_heads=2, intermediate_size=64,
     )  # fmt: skip
     LlamaForCausalLM(config).save_pretrained(tmp_path)
-    AutoTokenizer.from_pretrained(model_source(MODEL)).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(find_model(MODEL).location).save_pretrained(tmp_path)
     assert "its embedding is 64 wide" in check(server.url, "--tokenizer", str(tmp_path))
     wrong = check(server.url, "--tokenizer", MODEL, "--served-name", "other")
     assert f"/v1 has {MODEL}" in wrong

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from pfes.errors import PfesError
-from pfes.studies import StudySpec, plan_runs, read_study
+from pfes.studies.plan import StudySpec, plan_runs, read_study_spec
 
 BASE = {
     "name": "s",
@@ -67,7 +67,7 @@ def test_a_label_cannot_leave_the_folder() -> None:
     ("change", "words"),
     [
         ({"rows": [{"method": "manual"}, {"method": "manual"}]}, "two are called"),
-        ({"where": [{"budget": 3}]}, "names its method, model, task"),
+        ({"where": [{"budget": 3}]}, "needs one of method, model, task"),
         ({"tasks": []}, "tasks"),
         ({"other": 1}, "other"),
     ],
@@ -76,7 +76,7 @@ def test_mistakes_are_one_line(tmp_path: Path, change: dict, words: str) -> None
     file = tmp_path / "s.yaml"
     file.write_text(yaml.safe_dump(BASE | change))
     with pytest.raises(PfesError, match=words) as caught:
-        read_study(file)
+        read_study_spec(file)
     assert "\n" not in str(caught.value)
 
 
@@ -88,7 +88,7 @@ def test_a_wrong_setting_is_found_before_anything_runs(row: dict) -> None:
 
 @pytest.mark.parametrize("file", sorted((Path(__file__).parents[2] / "studies").glob("*.yaml")))
 def test_the_studies_that_come_with_pfes_are_valid(file: Path) -> None:
-    spec = read_study(file)
+    spec = read_study_spec(file)
     assert spec.name == file.stem
     assert plan_runs(spec, {})
 
@@ -106,7 +106,7 @@ def test_settings_go_to_a_method_of_the_defaults_and_to_a_full_name() -> None:
 
 @pytest.mark.parametrize("place", [{"task": ["sst2", "rte"]}, {"model": 7}])
 def test_where_takes_names(place: dict) -> None:
-    with pytest.raises(ValueError, match="an entry names its method, model, task"):
+    with pytest.raises(ValueError, match="an entry needs one of method, model, task"):
         StudySpec.model_validate(BASE | {"where": [place | {"budget": 5}]})
 
 

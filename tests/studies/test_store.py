@@ -9,17 +9,17 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from pfes.assemble import open_model
 from pfes.cli import app
 from pfes.config import RunConfig
+from pfes.contract import LanguageModel
 from pfes.errors import PfesError
-from pfes.folder import RunFolder
-from pfes.loop import Step
-from pfes.models.base import LanguageModel
-from pfes.result import Result
-from pfes.studies import PlannedRun, StudySpec, plan_runs, store
-from pfes.studies.carry_out import carry_out
-from pfes.studies.report import read_report, write_report
+from pfes.models.open import open_model
+from pfes.reporting.study_report import read_report, write_report
+from pfes.runs.result import Result
+from pfes.searches.loop import Step
+from pfes.studies import store
+from pfes.studies.execute import execute_runs
+from pfes.studies.plan import PlannedRun, StudySpec, plan_runs
 from pfes.studies.store import FolderStore, open_store
 from pfes.tasks import TaskSpec
 
@@ -46,7 +46,7 @@ def there() -> set[str]:
 
 
 def finish(plan: list[PlannedRun], out: str | Path) -> list[Result]:
-    return [e.event for e in carry_out(plan, out) if isinstance(e.event, Result)]
+    return [e.event for e in execute_runs(plan, out) if isinstance(e.event, Result)]
 
 
 def test_a_run_that_was_cut_off_goes_on_from_its_copy(
@@ -54,27 +54,29 @@ def test_a_run_that_was_cut_off_goes_on_from_its_copy(
 ) -> None:
     plan = plan_runs(spec, {})
     whole = finish(plan, tmp_path)
-    monkeypatch.setattr(store, "EVERY", 0.0)
+    monkeypatch.setattr(store, "UPLOAD_EVERY", 0.0)
     steps = 0
-    for happened in carry_out(plan, OUT):
+    for happened in execute_runs(plan, OUT):
         steps += isinstance(happened.event, Step)
         if steps == 3:
             break
     begun = {name for name in there() if "saes" in name}
     assert {Path(name).name for name in begun} == {
-        "config.json", "history.jsonl", "checkpoint.safetensors",
+        "task.json", "config.json", "history.jsonl", "checkpoint.safetensors",
     }  # fmt: skip
-    monkeypatch.setattr(store, "EVERY", 1e9)
-    events = list(carry_out(plan, OUT))
+    monkeypatch.setattr(store, "UPLOAD_EVERY", 1e9)
+    events = list(execute_runs(plan, OUT))
     begun_again = [e for e in events if e.number == 1 and isinstance(e.event, Step)]
     assert begun_again[0].event.evaluations == 24
     parted = [e.event for e in events if isinstance(e.event, Result)]
     assert [r.train_loss for r in parted] == [r.train_loss for r in whole]
     for run in plan:
         kept = fsspec.filesystem("memory").cat(f"/bucket/runs/{run.folder}/prompt.safetensors")
-        assert kept == RunFolder(tmp_path / run.folder).prompt.read_bytes()
+        assert kept == (tmp_path / run.folder / "prompt.safetensors").read_bytes()
     assert not any(name.endswith(".tmp") for name in there())
-    assert all(isinstance(e.event, Result) for e in carry_out(plan, OUT))  # nothing is left to do
+    assert all(
+        isinstance(e.event, Result) for e in execute_runs(plan, OUT)
+    )  # nothing is left to do
 
 
 def test_the_report_lies_beside_the_runs(spec: StudySpec, tmp_path: Path) -> None:
@@ -95,14 +97,14 @@ def test_the_report_lies_beside_the_runs(spec: StudySpec, tmp_path: Path) -> Non
 def test_storage_that_cannot_be_reached_is_one_line(spec: StudySpec, address: str) -> None:
     with pytest.raises(PfesError) as caught:
         finish(plan_runs(spec, {}), address)
-    assert str(caught.value).startswith(f"--out {address}")
+    assert str(caught.value).startswith(f"out: {address}")
     assert "\n" not in str(caught.value)
 
 
 def test_a_place_that_is_a_file_is_one_line(spec: StudySpec, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    events = list(carry_out(plan_runs(spec, {})[:1], tmp_path / "file"))
-    assert str(events[-1].event) == f"--out {tmp_path / 'file'}: Not a directory"
+    events = list(execute_runs(plan_runs(spec, {})[:1], tmp_path / "file"))
+    assert str(events[-1].event).endswith("cannot be made: Not a directory")
     (tmp_path / "report-tiny").write_text("")
     report = read_report(spec, [], FolderStore(tmp_path))
     with pytest.raises(PfesError, match="File exists"):
@@ -116,7 +118,7 @@ def test_an_object_store_that_refuses_is_one_line(monkeypatch: pytest.MonkeyPatc
         raise PermissionError(13, "denied", place)
 
     monkeypatch.setattr(type(fsspec.filesystem("memory")), "exists", refuse)
-    with pytest.raises(PfesError, match=f"--out {OUT}: PermissionError"):
+    with pytest.raises(PfesError, match=f"^out: {OUT}: PermissionError"):
         bucket.exists()
 
 
@@ -131,10 +133,10 @@ def test_there_is_one_model_at_a_time(
         opened.append(weakref.ref(model))
         return model
 
-    monkeypatch.setattr("pfes.studies.carry_out.open_model", watch)
+    monkeypatch.setattr("pfes.studies.execute.open_model", watch)
     models = [str(folders("llama")), str(folders("gpt2"))]
-    rows = [{"method": "manual"}, {"method": "saes", "parents": 30}]  # the second cannot be
+    rows = [{"method": "manual"}, {"method": "saes", "prompt_length": 9999}]  # the second cannot be
     changes = {"models": models, "seeds": [0], "rows": rows}
-    kept = list(carry_out(plan_runs(spec.model_copy(update=changes), {}), tmp_path / "runs"))
+    kept = list(execute_runs(plan_runs(spec.model_copy(update=changes), {}), tmp_path / "runs"))
     assert sum(isinstance(one.event, PfesError) for one in kept) == len(opened) == 2
     assert opened[1]() is None

@@ -14,12 +14,12 @@ import pytest
 import yaml
 
 from pfes.config import make_config
-from pfes.folder import RunFolder
-from pfes.loop import Step
-from pfes.result import Result
-from pfes.studies import PlannedRun, plan_runs, read_study
-from pfes.studies.carry_out import begun_config, carry_out
-from pfes.studies.plan import config_key
+from pfes.runs.folder import RunFolder
+from pfes.runs.result import Result
+from pfes.searches.loop import Step
+from pfes.studies.execute import begun_config, execute_runs
+from pfes.studies.plan import PlannedRun, config_key, plan_runs, read_study_spec
+from pfes.system.files import replace_json
 from tests import command
 
 ROWS = [
@@ -124,13 +124,13 @@ def test_killed_mended_and_reported(study_file: Path, tmp_path: Path) -> None:
 
 def test_a_begun_run_goes_on_where_its_data_has_moved_to(study_file: Path, tmp_path: Path) -> None:
     def plan(data_dir: str) -> list[PlannedRun]:
-        return plan_runs(read_study(study_file), {"data_dir": data_dir})[2:3]
+        return plan_runs(read_study_spec(study_file), {"data_dir": data_dir})[2:3]
 
-    begun = carry_out(plan("old"), tmp_path / "runs")
+    begun = execute_runs(plan("old"), tmp_path / "runs")
     while not isinstance(next(begun).event, Step):
         pass
     begun.close()
-    *_, last = carry_out(plan("new"), tmp_path / "runs")
+    *_, last = execute_runs(plan("new"), tmp_path / "runs")
     assert isinstance(last.event, Result)
     assert last.event.config["data_dir"] == "new"
     assert len(list((tmp_path / "runs").iterdir())) == 1
@@ -143,7 +143,7 @@ def test_a_begun_run_knows_where_its_server_has_moved_to(tmp_path: Path) -> None
     )
     assert config_key(old) == config_key(new)
     folder = RunFolder(tmp_path)
-    folder.write_json(folder.config, old.model_dump())
+    replace_json(folder.files.config, old.model_dump())
     assert begun_config(folder, new) == new
     other = make_config(model="m", task="sst2")
     assert begun_config(folder, other).model == old.model
@@ -153,12 +153,12 @@ def test_a_run_that_cannot_be_made_is_reported_and_the_rest_goes_on(
     study_file: Path, tmp_path: Path
 ) -> None:
     content = yaml.safe_load(study_file.read_text())
-    content["rows"] = [{"method": "manual"}, {"method": "saes-id-cr", "beta": "auto"}]
+    content["rows"] = [{"method": "manual"}, {"method": "saes-id-cr", "prompt_length": 9999}]
     content["seeds"] = [0]
     study_file.write_text(yaml.safe_dump(content))
     done = call("run", study_file, "--out", tmp_path / "out")
     assert done.returncode == 1
-    assert "--beta auto needs a budget of at least" in done.stderr
+    assert "leaves no room for text" in done.stderr
     assert "1 of 2 runs" in done.stdout
     assert call("report", study_file, "--out", tmp_path / "out").returncode == 0
     assert "1 of 2 runs" in (tmp_path / "out/report-tiny/table.md").read_text()
@@ -172,7 +172,7 @@ def test_a_task_that_cannot_be_read_ends_it_before_the_first_run(
     known = content["tasks"][0]
     done = call("run", study_file, "--tasks", f"{known},sst-2", "--out", tmp_path / "out")
     assert done.returncode == 2
-    assert done.stderr.startswith("pfes: unknown task 'sst-2'")
+    assert done.stderr.startswith("pfes: --task: no 'sst-2'")
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.glob("out/*"))
 
@@ -205,7 +205,10 @@ def test_ctrl_c_reaches_all_and_one_line_is_said(study_file: Path, tmp_path: Pat
     content["defaults"]["budget"] = 100_000
     study_file.write_text(yaml.safe_dump(content))
     jobs = [*COMMAND, "run", str(study_file), "--out", str(tmp_path / "out"), "--jobs", "2"]
-    process = subprocess.Popen(jobs, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        jobs, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=command.hear_ctrl_c,
+    )  # fmt: skip
     for _ in range(3000):
         if len(list(tmp_path.glob("out/*/history.jsonl"))) >= 2:
             break
@@ -215,7 +218,7 @@ def test_ctrl_c_reaches_all_and_one_line_is_said(study_file: Path, tmp_path: Pat
     errors = process.communicate(timeout=60)[1]
     assert process.returncode == 130
     assert "Traceback" not in errors
-    assert "Run the same command to go on" in errors
+    assert "Run the same command to continue" in errors
 
 
 @pytest.mark.parametrize("name", ["projection", "confidence"])

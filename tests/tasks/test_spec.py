@@ -90,7 +90,7 @@ def test_braces_can_be_escaped(tmp_path: Path) -> None:
         ({"templates": {"causal": "Sentiment:"}}, "no placeholder"),
         ({"templates": {"masked": "{text} It was"}}, "exactly one {mask}, has 0"),
         ({"templates": {"masked": "{mask} {text} {mask}"}}, "exactly one {mask}, has 2"),
-        ({"templates": {"causal": "{text} {mask}"}}, "causal models do not read"),
+        ({"templates": {"causal": "{text} {mask}"}}, "causal models do not have"),
         ({"templates": {"causal": "{text"}}, "templates.causal"),
         ({"templates": {"causal": "{0} {text}"}}, "name of a column"),
         ({"templates": {"causal": "{text.x}"}}, "name of a column"),
@@ -131,7 +131,7 @@ def test_not_a_task_at_all(tmp_path: Path, content: str, message: str) -> None:
 
 
 def test_unknown_names_and_missing_files() -> None:
-    with pytest.raises(PfesError, match="unknown task 'sst3'.*sst2"):
+    with pytest.raises(PfesError, match="task: no 'sst3'.*sst2"):
         read_spec("sst3")
     with pytest.raises(PfesError, match="does not exist"):
         read_spec("nowhere.yaml")

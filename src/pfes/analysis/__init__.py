@@ -1,1 +1,1 @@
-"""Why searching the full space works: the paper's analyses, each as one function."""
+"""The paper's analyses of why searching the full space works, one function each."""

@@ -1,22 +1,22 @@
-"""Training loss against evaluations and against seconds: the median over seeds."""
+"""Training loss over evaluations and over seconds, as the median over seeds."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pfes.analysis.artefacts import Artefacts
-from pfes.analysis.runs import Group, read_groups
+from pfes.analysis.groups import Group, read_groups
 from pfes.errors import PfesError
-from pfes.figures import COLORS, STYLES
-from pfes.sheets import Entry, Sheet
-from pfes.studies.curves import medians_over_seeds, with_losses
+from pfes.reporting.curves import medians_over_seeds, with_losses
+from pfes.reporting.sheets import Entry, Sheet
+from pfes.system.colors import COLORS, STYLES
 
 NAME = "convergence"
 
 
 @dataclass(frozen=True)
-class Course:
-    """How one group's loss fell: medians over seeds at the same numbers of evaluations."""
+class LossCurve:
+    """The loss of one group of runs: medians over its seeds at the same evaluation counts."""
 
     label: str
     task: str
@@ -28,64 +28,66 @@ class Course:
 
 
 def convergence_analysis(paths: list[Path], out: Path) -> list[Path]:
-    """Draw saved runs; return the files."""
-    found = [course for group in read_groups(paths) if (course := _course(group)) is not None]
-    if not found:
-        raise PfesError("none of the runs searched: there is no loss to show")
+    """Draw the training loss of saved runs; return the paths of the files written."""
+    curves = [curve for group in read_groups(paths) if (curve := _loss_curve(group)) is not None]
+    if not curves:
+        raise PfesError("none of these runs did a search, so there is no loss to show")
     artefacts = Artefacts(out, NAME)
-    artefacts.write({"runs": [str(path) for path in paths]}, {"groups": [asdict(f) for f in found]})
-    _draw(found, artefacts.figure)
-    return artefacts.tabulate("Convergence", _words(found), [_sheet(found)])
+    artefacts.write(
+        {"runs": [str(path) for path in paths]}, {"groups": [asdict(c) for c in curves]}
+    )
+    _draw(curves, artefacts.figure)
+    return artefacts.tabulate("Convergence", _remarks(curves), [_sheet(curves)])
 
 
-def _course(group: Group) -> Course | None:
-    for folder, result in group.runs:
-        if result.evaluations and not folder.history.exists():
-            raise PfesError(f"{folder.path} has no {folder.history.name}: its course is not known")
-    histories = [with_losses(folder.chosen_history()) for folder, _ in group.runs]
+def _loss_curve(group: Group) -> LossCurve | None:
+    for run in group.runs:
+        if run.result.evaluations and not run.files.history.exists():
+            raise PfesError(f"{run.path} has no {run.files.history.name}: no losses to draw")
+    histories = [with_losses(run.chosen_history) for run in group.runs]
     if not all(histories):
         return None
     ends, medians = medians_over_seeds(histories, ["seconds", "best_loss"])
-    kind = (group.label, group.task, group.model)
-    return Course(*kind, len(histories), ends, medians["seconds"], medians["best_loss"])
+    return LossCurve(*group.name, len(histories), ends, medians["seconds"], medians["best_loss"])
 
 
-def _sheet(found: list[Course]) -> Sheet:
+def _sheet(curves: list[LossCurve]) -> Sheet:
     lines = []
-    for one in found:
-        values = (one.evaluations[-1], one.seconds[-1], one.losses[0], one.losses[-1], one.seeds)
+    for curve in curves:
+        ends = (curve.evaluations[-1], curve.seconds[-1], curve.losses[0], curve.losses[-1])
+        values = (*ends, curve.seeds)
         formats = ("{}", "{:.1f}", "{:.4f}", "{:.4f}", "{}")
         texts = [form.format(value) for form, value in zip(formats, values, strict=True)]
         entries = [Entry(text, value) for text, value in zip(texts, values, strict=True)]
-        lines.append((one.label, (Entry(one.task, None), Entry(one.model, None), *entries)))
+        lines.append((curve.label, (Entry(curve.task, None), Entry(curve.model, None), *entries)))
     head = ("", "task", "model", "evaluations", "seconds", "first loss", "last loss", "seeds")
     return Sheet("Best training loss so far, median over seeds", head, tuple(lines))
 
 
-def _words(found: list[Course]) -> Iterator[str]:
+def _remarks(curves: list[LossCurve]) -> Iterator[str]:
     yield "Losses are comparable between rows only where both minimise the same one."
 
 
-def _draw(found: list[Course], path: Path) -> None:
-    """Draw a row for each model and task, a line for each method."""
+def _draw(curves: list[LossCurve], path: Path) -> None:
+    """Draw a row of plots for each model and task, with a line for each method."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullLocator
 
-    rows = list(dict.fromkeys((one.task, one.model) for one in found))
-    labels = list(dict.fromkeys(one.label for one in found))
+    rows = list(dict.fromkeys((curve.task, curve.model) for curve in curves))
+    labels = list(dict.fromkeys(curve.label for curve in curves))
     height = 0.6 + 2.2 * len(rows) + 0.12 * len(labels)
     figure = Figure(figsize=(7.0, height), layout="constrained")
-    places = figure.subplots(len(rows), 2, sharey="row", squeeze=False)
+    axes = figure.subplots(len(rows), 2, sharey="row", squeeze=False)
     lines = {}
-    for one in found:
-        number = labels.index(one.label)
+    for curve in curves:
+        number = labels.index(curve.label)
         style = STYLES[number // len(COLORS) % len(STYLES)]
         color = COLORS[number % len(COLORS)]
-        left, right = places[rows.index((one.task, one.model))]
-        [line] = left.plot(one.evaluations, one.losses, style, color=color, lw=1.4)
-        right.plot(one.seconds, one.losses, style, color=color, lw=1.4)
-        lines[one.label] = line
-    for (left, right), (task, model) in zip(places, rows, strict=True):
+        left, right = axes[rows.index((curve.task, curve.model))]
+        [line] = left.plot(curve.evaluations, curve.losses, style, color=color, lw=1.4)
+        right.plot(curve.seconds, curve.losses, style, color=color, lw=1.4)
+        lines[curve.label] = line
+    for (left, right), (task, model) in zip(axes, rows, strict=True):
         left.set_title(f"{task} · {model}", fontsize=9)
         left.set_ylabel("best training loss (log)")
         left.set_yscale("log")

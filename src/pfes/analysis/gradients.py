@@ -1,4 +1,4 @@
-"""Gradients of the loss at random prompts: the one place where backpropagation is used."""
+"""Gradients of the loss at random prompts, which need backpropagation through the model."""
 
 import json
 from collections.abc import Iterator
@@ -8,18 +8,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pfes.contract import Batch, Floats, LanguageModel
 from pfes.errors import PfesError
-from pfes.folder import replace_file
-from pfes.models.base import Floats, LanguageModel
-from pfes.models.local import LocalModel
+from pfes.models.local.local_model import LocalModel
 from pfes.seeds import stream
-from pfes.tasks.batch import Batch
+from pfes.system.files import replace_file
 
-GROUP_TOKENS = 8192  # of the prompts differentiated together
+GROUP_TOKENS = 8192  # at most so many tokens are differentiated together
 
 
 def random_prompt(model: LanguageModel, length: int, seed: int, number: int) -> Floats:
-    """Return the `number`-th random prompt: tokens drawn uniformly, from a stream of its own."""
+    """Return the `number`-th random prompt: tokens drawn uniformly, whatever was drawn before."""
     tokens = stream(seed, f"prompt {length} {number}").integers(model.vocabulary, size=length)
     return model.embed(tokens.tolist())
 
@@ -29,14 +28,15 @@ def loss_gradients(
 ) -> NDArray[np.floating]:
     """Return the gradient of the mean cross-entropy at each prompt, `(prompts, length, width)`.
 
-    In the model's own precision, half of one as float32; by the plain way of evaluation.
+    They are computed in the model's precision, by the plain evaluation path; half precision is
+    returned as float32.
     """
     soft = torch.tensor(prompts, device=model.device, dtype=model.dtype, requires_grad=True)
     words = torch.tensor(batch.words, device=model.device)
     labels = torch.tensor(batch.labels, device=model.device)
     for (_, examples), logits in model.plain_passes(soft, batch):
-        right = labels[torch.from_numpy(examples).to(model.device)]
-        loss = torch.nn.functional.cross_entropy(logits[:, words], right, reduction="sum")
+        true_labels = labels[torch.from_numpy(examples).to(model.device)]
+        loss = torch.nn.functional.cross_entropy(logits[:, words], true_labels, reduction="sum")
         (loss / len(batch)).backward()  # type: ignore[no-untyped-call]
     assert soft.grad is not None
     gradients = soft.grad.cpu()
@@ -44,7 +44,7 @@ def loss_gradients(
 
 
 class GradientFile:
-    """A growing matrix on disk: `samples` gradients, a row each, and how many are there.
+    """A matrix on disk with a row for each of `samples` gradients, and the number of rows filled.
 
     Rows are flushed before they are counted, so a kill at any moment loses at most one group.
     """
@@ -62,12 +62,14 @@ class GradientFile:
                 self.rows = np.lib.format.open_memmap(path, "w+", np.dtype(np.float32), shape)
                 self.done = 0
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise PfesError(f"{path} cannot be used: {error}; delete it to begin again") from None
+            raise PfesError(f"{path} cannot be used: {error}; delete it to start again") from None
         if self.rows.shape != shape or self.rows.dtype != np.float32:
-            raise PfesError(f"{path} is of other settings: delete it, or choose another --out")
+            raise PfesError(
+                f"{path} was written with other settings: delete it, or choose another --out"
+            )
 
     def append(self, gradients: NDArray[np.floating]) -> None:
-        """Write rows behind those that are there."""
+        """Write rows after those already written."""
         stop = self.done + len(gradients)
         self.rows[self.done : stop] = gradients.reshape(len(gradients), -1)
         self.rows.flush()
@@ -75,7 +77,7 @@ class GradientFile:
         replace_file(self._counter, json.dumps({"done": stop}).encode())
 
     def delete(self) -> None:
-        """Remove the file: of large models it has gigabytes."""
+        """Remove the file, which takes gigabytes for a large model."""
         del self.rows
         self.path.unlink()
         self._counter.unlink()
@@ -84,18 +86,20 @@ class GradientFile:
 def collect_gradients(
     model: LocalModel, batch: Batch, length: int, seed: int, file: GradientFile
 ) -> Iterator[int]:
-    """Fill a file with gradients at random prompts; yield how many there are.
+    """Fill a file with gradients at random prompts; yield the number of rows filled so far.
 
-    Prompts are differentiated in groups that do not depend on where an earlier run stopped.
+    Prompts are differentiated in groups, which are the same after an interruption.
     """
-    row = max(len(tokens) for tokens in batch.token_ids) + length
-    group = max(1, GROUP_TOKENS // (row * len(batch)))
+    row_tokens = max(len(tokens) for tokens in batch.token_ids) + length
+    group_size = max(1, GROUP_TOKENS // (row_tokens * len(batch)))
     yield file.done
     while file.done < len(file.rows):
-        numbers = range(file.done, min(file.done + group, len(file.rows)))
+        numbers = range(file.done, min(file.done + group_size, len(file.rows)))
         prompts = np.stack([random_prompt(model, length, seed, number) for number in numbers])
         gradients = loss_gradients(model, prompts, batch)
         if not np.isfinite(gradients).all():
-            raise PfesError(f"the gradient at one of the prompts {numbers} is not finite")
+            raise PfesError(
+                f"a gradient at random prompts {numbers.start} to {numbers.stop - 1} is not finite"
+            )
         file.append(gradients)
         yield file.done

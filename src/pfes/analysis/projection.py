@@ -1,4 +1,4 @@
-"""What a random subspace costs: CMA-ES in the full space against CMA-ES in the subspace."""
+"""What searching a random subspace loses: CMA-ES in the full space and in the subspace."""
 
 import math
 from collections.abc import Iterator
@@ -9,19 +9,18 @@ from typing import Any
 import numpy as np
 
 from pfes.analysis.artefacts import Artefacts
-from pfes.assemble import open_model
 from pfes.config import RunConfig, make_config
+from pfes.contract import Floats, LanguageModel
 from pfes.errors import PfesError
-from pfes.figures import BLUE, ORANGE
-from pfes.folder import RunFolder
 from pfes.methods import ALIGNED, UNIT
-from pfes.models.base import Floats, LanguageModel
-from pfes.objective import initial_prompt
-from pfes.run import read_result
-from pfes.sheets import Entry, Sheet
-from pfes.spaces import RandomSubspace
-from pfes.studies.paper import paper_analysis
+from pfes.models.open import open_model
+from pfes.reporting.paper import paper_analysis
+from pfes.reporting.sheets import Entry, Sheet
+from pfes.runs.saved import SavedRun
+from pfes.searches.initial_prompt import initial_prompt
+from pfes.searches.spaces import RandomSubspace
 from pfes.studies.plan import PlannedRun, config_key, model_name
+from pfes.system.colors import BLUE, ORANGE
 from pfes.tasks.spec import read_spec
 
 NAME = "projection"
@@ -30,9 +29,9 @@ HEAD = ("task", "loss, full space", "loss, subspace", "γ_OP", "γ_PI", "√(1 +
 
 
 def projection_plan(settings: dict[str, Any], tasks: list[str]) -> list[PlannedRun]:
-    """Return two runs for each task, in the full space and in the subspace, from the same start.
+    """Return two runs for each task from the same start: in the full space and in the subspace.
 
-    A step in the full space begins with the energy of one in the subspace.
+    The initial step sizes make the steps in both spaces equally long, in the mean square.
     """
     plan = []
     for task in tasks:
@@ -47,90 +46,90 @@ def projection_plan(settings: dict[str, Any], tasks: list[str]) -> list[PlannedR
 
 @dataclass(frozen=True)
 class Projection:
-    """How far two searches from one start came, and how far apart they ended."""
+    """How far two searches moved from the same start, and how far apart they ended."""
 
     task: str
     loss_full: float
     loss_subspace: float
-    gamma_op: float  # ‖A y − 0‖ / ‖x − x_init‖: the way in the subspace, by that in the full space
-    gamma_pi: float  # ‖x − (A y + x_init)‖ / ‖x − x_init‖: from the one solution to the other
+    gamma_op: float  # ‖A y − 0‖ / ‖x − x_init‖: distance moved, subspace over full space
+    gamma_pi: float  # ‖x − (A y + x_init)‖ / ‖x − x_init‖: distance between the solutions, scaled
 
     @property
     def orthogonal(self) -> float:
-        """What γ_PI is of two ways that have nothing to do with each other."""
+        """The γ_PI of two searches that moved in orthogonal directions."""
         return math.sqrt(1 + self.gamma_op**2)
 
 
 def compare_spaces(
     task: str, start: Floats, full: Floats, subspace: Floats, losses: tuple[float, float]
 ) -> Projection:
-    """Measure two solutions against their start, all prompts."""
-    way = float(np.linalg.norm(full - start))
-    if way == 0:
+    """Compare the solutions of both searches with their start; all three are prompts."""
+    distance = float(np.linalg.norm(full - start))
+    if distance == 0:
         raise PfesError(f"{task}: the search in the full space never left its start")
-    progress = float(np.linalg.norm(subspace - start)) / way
-    return Projection(task, *losses, progress, float(np.linalg.norm(full - subspace)) / way)
+    gamma_op = float(np.linalg.norm(subspace - start)) / distance
+    return Projection(task, *losses, gamma_op, float(np.linalg.norm(full - subspace)) / distance)
 
 
 def projection_analysis(plan: list[PlannedRun], out: Path) -> list[Path]:
-    """Compare the finished runs of a plan; return the files."""
-    found, curves = [], {}
+    """Compare the finished runs of a plan; return the paths of the files written."""
+    projections, curves = [], {}
     model: LanguageModel | None = None
     for full, subspace in zip(plan[::2], plan[1::2], strict=True):
         model = model or open_model(full.config, read_spec(full.config.task)[0])
-        found.append(_compare(full, subspace, out, model))
+        projections.append(_compare(full, subspace, out, model))
         curves[full.task_name] = [_curve(out, run) for run in (full, subspace)]
     config = plan[0].config
     artefacts = Artefacts(out, NAME)
     settings = {"model": config.model, "budget": config.budget, "seed": config.seed}
     settings |= {"prompt_length": config.prompt_length}
     settings |= {"intrinsic_dimension": config.intrinsic_dimension}
-    artefacts.write(settings, {"tasks": [asdict(one) for one in found]})
+    artefacts.write(settings, {"tasks": [asdict(p) for p in projections]})
     _draw(curves, config, artefacts.figure)
     title = f"Random projections: {model_name(config.model, config.served_name)}"
-    return artefacts.tabulate(title, _words(found), list(_sheets(found, config)))
+    return artefacts.tabulate(title, _remarks(projections), list(_sheets(projections, config)))
 
 
 def _compare(full: PlannedRun, subspace: PlannedRun, out: Path, model: LanguageModel) -> Projection:
     configs, bests, losses = [], [], []
-    for run in (full, subspace):
-        folder = RunFolder(out / run.folder)
-        result, state = read_result(folder), folder.load_checkpoint()
-        if result is None or state is None:
-            raise PfesError(f"{folder.path} is not finished: run the analysis again to go on")
-        configs.append(make_config(**result.config))
+    for planned in (full, subspace):
+        run = SavedRun(out / planned.folder)
+        state = run.checkpoint
+        if not run.finished or state is None:
+            raise PfesError(f"{run.path} is not finished: run the same command again to continue")
+        configs.append(run.config)
         bests.append(state["search"]["optimizer"]["best"])
         losses.append(state["search"]["optimizer"]["best_value"])
     config: RunConfig = configs[1]
     assert config.prompt_length is not None
     start = initial_prompt(model, config.prompt_length, config.seed, config.init)
     space = RandomSubspace(start, round(config.intrinsic_dimension), config.seed)
-    reached = space.prompts(bests[1][None])[0]
-    solution = bests[0].reshape(start.shape)
-    return compare_spaces(full.task_name, start, solution, reached, (losses[0], losses[1]))
+    subspace_solution = space.prompts(bests[1][None])[0]
+    full_solution = bests[0].reshape(start.shape)
+    return compare_spaces(
+        full.task_name, start, full_solution, subspace_solution, (losses[0], losses[1])
+    )
 
 
-def _sheets(found: list[Projection], config: RunConfig) -> Iterator[Sheet]:
-    lines = [(one.task, _entries(asdict(one), one.orthogonal)) for one in found]
+def _sheets(projections: list[Projection], config: RunConfig) -> Iterator[Sheet]:
+    lines = [(p.task, _entries(asdict(p), p.orthogonal)) for p in projections]
     caption = (
         f"{model_name(config.model, config.served_name)}, prompt length {config.prompt_length}, "
         f"{config.budget} function evaluations, seed {config.seed}"
     )
     yield Sheet(caption, HEAD, tuple(lines))
     paper = paper_analysis(NAME)
-    theirs = [
-        (one.task, _entries(figures, math.sqrt(1 + figures["gamma_op"] ** 2)))
-        for one in found
-        if (figures := paper["rows"].get(one.task))
+    paper_lines = [
+        (p.task, _entries(figures, math.sqrt(1 + figures["gamma_op"] ** 2)))
+        for p in projections
+        if (figures := paper["rows"].get(p.task))
     ]
-    if theirs:
-        same = (paper["model"], paper["budget"]) == (
-            model_name(config.model, config.served_name),
-            config.budget,
-        )
-        kind = "the same model and budget" if same else "another model or budget: not comparable"
-        caption = f"The paper's figures: {paper['model']}, {paper['budget']} evaluations ({kind})"
-        yield Sheet(caption, HEAD, tuple(theirs))
+    if paper_lines:
+        model = model_name(config.model, config.served_name)
+        same = (paper["model"], paper["budget"]) == (model, config.budget)
+        note = "the same model and budget" if same else "another model or budget: not comparable"
+        caption = f"The paper's figures: {paper['model']}, {paper['budget']} evaluations ({note})"
+        yield Sheet(caption, HEAD, tuple(paper_lines))
 
 
 def _entries(figures: dict[str, float], orthogonal: float) -> tuple[Entry, ...]:
@@ -139,9 +138,9 @@ def _entries(figures: dict[str, float], orthogonal: float) -> tuple[Entry, ...]:
     return tuple(Entry(f"{value:.4f}", value) for value in values)
 
 
-def _words(found: list[Projection]) -> Iterator[str]:
-    lower = sum(one.loss_full < one.loss_subspace for one in found)
-    yield f"The full space has the lower training loss on {lower} of {len(found)} tasks."
+def _remarks(projections: list[Projection]) -> Iterator[str]:
+    lower = sum(p.loss_full < p.loss_subspace for p in projections)
+    yield f"The full space has the lower training loss on {lower} of {len(projections)} tasks."
     yield (
         "γ_OP is the length of the way in the subspace by that in the full space; γ_PI the "
         "distance between both ends by the latter. Two ways that have nothing to do with each "
@@ -152,7 +151,7 @@ def _words(found: list[Projection]) -> Iterator[str]:
 
 
 def _curve(out: Path, run: PlannedRun) -> list[tuple[int, float]]:
-    history = RunFolder(out / run.folder).read_history()
+    history = SavedRun(out / run.folder).history
     return [(line["evaluations"], line["best_loss"]) for line in history]
 
 
@@ -160,16 +159,16 @@ def _draw(curves: dict[str, list[list[tuple[int, float]]]], config: RunConfig, p
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(0.5 + 3.0 * len(curves), 2.6), layout="constrained")
-    places = figure.subplots(1, len(curves), squeeze=False)[0]
+    axes = figure.subplots(1, len(curves), squeeze=False)[0]
     subspace = f"subspace, d̃ = {config.intrinsic_dimension:g}"
     looks = [(BLUE, "-", "full space"), (ORANGE, "--", subspace)]
-    for place, (task, pair) in zip(places, curves.items(), strict=True):
+    for axis, (task, pair) in zip(axes, curves.items(), strict=True):
         for curve, (color, style, label) in zip(pair, looks, strict=True):
             spent, losses = zip(*curve, strict=True)
-            place.plot(spent, losses, style, color=color, lw=1.4, label=label)
-        place.set_title(f"{task} · {model_name(config.model, config.served_name)}", fontsize=9)
-        place.set_xlabel("function evaluations")
-        place.set_ylabel("best training loss")
-    handles, labels = places[0].get_legend_handles_labels()
+            axis.plot(spent, losses, style, color=color, lw=1.4, label=label)
+        axis.set_title(f"{task} · {model_name(config.model, config.served_name)}", fontsize=9)
+        axis.set_xlabel("function evaluations")
+        axis.set_ylabel("best training loss")
+    handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     figure.savefig(path, dpi=200)

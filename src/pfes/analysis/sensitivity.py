@@ -1,23 +1,23 @@
-"""How much one setting matters: a small grid of runs, drawn with mean and deviation."""
+"""How much one setting matters: runs with several values of it, drawn with their deviation."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, Literal
+from typing import Any
 
+import pandas as pd
 from pydantic import ValidationError
 
 from pfes.analysis.artefacts import Artefacts
 from pfes.errors import PfesError
-from pfes.figures import COLORS
 from pfes.methods import get_method, settings_of
-from pfes.sheets import Entry, Sheet, figure_text
+from pfes.reporting.sheets import Entry, Sheet, figure_text
+from pfes.reporting.study_report import StudyReport
 from pfes.studies.plan import StudySpec, short_name
-from pfes.studies.report import StudyReport
+from pfes.system.colors import COLORS
 from pfes.tasks.spec import validation_message
 
-Over = Literal["beta", "intrinsic-dimension", "sigma0"]
-VALUES: dict[str, tuple[float, ...]] = {  # the paper's
+VALUES: dict[str, tuple[float, ...]] = {  # values that the paper tries
     "beta": (0.01, 0.1, 1, 10, 100),
     "intrinsic-dimension": (50, 100, 200, 300, 500, 1000),
     "sigma0": (1, 1e-1, 1e-2, 1e-3, 1e-4),
@@ -32,20 +32,20 @@ def sensitivity_spec(
     seeds: list[int],
     settings: dict[str, Any],
 ) -> StudySpec:
-    """Return the study: one row for each value."""
+    """Return a study with one row for each value of the setting `over`."""
     name = over.replace("-", "_")
     method = settings.get("method", "saes-id-cr")
     if name not in settings_of(get_method(method)):
-        raise PfesError(f"--over {over}: {method} does not take it")
+        raise PfesError(f"--over {over}: the method {method} has no such setting")
     rows = [{"label": f"{SYMBOLS[over]} = {value:g}", name: value} for value in values]
-    rest = {key: value for key, value in settings.items() if key not in ("model", "seed", name)}
+    defaults = {key: value for key, value in settings.items() if key not in ("model", "seed", name)}
     try:
         return StudySpec(
             name=f"sensitivity-{over}",
             models=[settings["model"]],
             tasks=tasks,
             seeds=seeds,
-            defaults=rest,
+            defaults=defaults,
             rows=rows,
         )
     except ValidationError as error:
@@ -55,53 +55,57 @@ def sensitivity_spec(
 def sensitivity_analysis(
     report: StudyReport, over: str, values: tuple[float, ...], out: Path
 ) -> list[Path]:
-    """Turn the runs of `sensitivity_spec` into numbers, table and figure; return the files."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for number, run in enumerate(report.plan):
-        if number in report.results:
-            value = values[[str(row["label"]) for row in report.spec.rows].index(run.label)]
-            entry = {"value": value, "seed": run.config.seed, "test": report.results[number].test}
-            found.setdefault(run.task_name, []).append(entry)
+    """Write numbers, table and figure of the runs of `sensitivity_spec`; return their paths."""
+    by_label = dict(zip((str(row["label"]) for row in report.spec.rows), values, strict=True))
+    runs = report.frame[report.frame["finished"].astype(bool)]
+    runs = runs.assign(value=runs["row"].map(by_label), test=runs["test"].astype(float))
+    by_task = dict(list(runs.groupby("task", sort=False)))
+    tasks = {
+        task: frame[["value", "seed", "test"]].to_dict("records") for task, frame in by_task.items()
+    }
     artefacts = Artefacts(out, f"sensitivity-{over}")
     model = report.spec.models[0]
     settings = {"model": model, "seeds": report.spec.seeds, **report.spec.defaults}
-    artefacts.write(settings, {"tasks": found})
-    means = {task: _means(runs, values) for task, runs in found.items()}
+    artefacts.write(settings, {"tasks": tasks})
+    means = {str(task): _means(frame, values) for task, frame in by_task.items()}
     title = f"{short_name(model)}, {report.plan[0].config.budget} evaluations"
     _draw(means, over, title, artefacts.figure)
     sheet = _sheet(means, over, values, title)
-    return artefacts.tabulate(f"Sensitivity to {SYMBOLS[over]}", _words(means, over), [sheet])
+    return artefacts.tabulate(f"Sensitivity to {SYMBOLS[over]}", _remarks(means, over), [sheet])
 
 
 Means = dict[float, tuple[float, float | None]]
 
 
-def _means(runs: list[dict[str, Any]], values: tuple[float, ...]) -> Means:
-    found: Means = {}
-    for value in values:
-        tests = [100 * run["test"] for run in runs if run["value"] == value]
-        if tests:
-            found[value] = (mean(tests), stdev(tests) if len(tests) > 1 else None)
-    return found
+def _means(runs: pd.DataFrame, values: tuple[float, ...]) -> Means:
+    """Return mean and deviation over seeds, in percent, for each value that has runs."""
+    tests = {
+        value: [100 * test for test in runs["test"][runs["value"] == value]] for value in values
+    }
+    return {
+        value: (mean(metrics), stdev(metrics) if len(metrics) > 1 else None)
+        for value, metrics in tests.items()
+        if metrics
+    }
 
 
 def _sheet(means: dict[str, Means], over: str, values: tuple[float, ...], title: str) -> Sheet:
     lines = []
     for value in values:
         entries = []
-        for found in means.values():
-            figure = found.get(value)
-            entries.append(Entry(figure_text(*figure), figure[0]) if figure else Entry("–", None))
+        for by_value in means.values():
+            result = by_value.get(value)
+            entries.append(Entry(figure_text(*result), result[0]) if result else Entry("–", None))
         lines.append((f"{value:g}", tuple(entries)))
     caption = f"{title}; test metric in percent, mean ± deviation over seeds"
     return Sheet(caption, (SYMBOLS[over], *means), tuple(lines))
 
 
-def _words(means: dict[str, Means], over: str) -> Iterator[str]:
-    for task, found in means.items():
-        best = max(found, key=lambda value: found[value][0])
-        worst = min(found, key=lambda value: found[value][0])
-        gap = found[best][0] - found[worst][0]
+def _remarks(means: dict[str, Means], over: str) -> Iterator[str]:
+    for task, by_value in means.items():
+        best = max(by_value, key=lambda value: by_value[value][0])
+        worst = min(by_value, key=lambda value: by_value[value][0])
+        gap = by_value[best][0] - by_value[worst][0]
         if gap == 0:
             yield f"{task}: no value of {SYMBOLS[over]} is better than another."
             continue
@@ -115,11 +119,11 @@ def _draw(means: dict[str, Means], over: str, title: str, path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3.5, 2.8), layout="constrained")
-    place = figure.subplots()
-    for number, (task, found) in enumerate(means.items()):
-        averages, deviations = zip(*found.values(), strict=True)
-        place.errorbar(
-            list(found),
+    axis = figure.subplots()
+    for number, (task, by_value) in enumerate(means.items()):
+        averages, deviations = zip(*by_value.values(), strict=True)
+        axis.errorbar(
+            list(by_value),
             averages,
             yerr=[deviation or 0 for deviation in deviations],
             fmt="o-",
@@ -129,12 +133,12 @@ def _draw(means: dict[str, Means], over: str, title: str, path: Path) -> None:
             ms=4,
             label=task,
         )
-    place.set_xscale("log")
-    shown = sorted({value for found in means.values() for value in found})
-    place.set_xticks(shown, [f"{value:g}" for value in shown])
-    place.minorticks_off()
-    place.set_title(title, fontsize=9)
-    place.set_xlabel(SYMBOLS[over])
-    place.set_ylabel("test metric (%)")
+    axis.set_xscale("log")
+    ticks = sorted({value for by_value in means.values() for value in by_value})
+    axis.set_xticks(ticks, [f"{value:g}" for value in ticks])
+    axis.minorticks_off()
+    axis.set_title(title, fontsize=9)
+    axis.set_xlabel(SYMBOLS[over])
+    axis.set_ylabel("test metric (%)")
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     figure.savefig(path, dpi=200)

@@ -1,4 +1,4 @@
-"""The command line: one short file per command."""
+"""The command line, with one module per command."""
 
 import sys
 from typing import Annotated
@@ -28,8 +28,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"pfes {__version__}")
         raise typer.Exit
 
@@ -58,9 +58,9 @@ app.add_typer(listings.methods, name="methods")
 
 
 def main() -> None:
-    """Run the command line; a user's error is one line and exit code 2."""
+    """Run the command line; an error the user can fix is printed as one line, with exit code 2."""
     try:
         app()
     except PfesError as error:
-        print(f"pfes: {error}", file=sys.stderr)
+        print(f"pfes: {error.for_command_line}", file=sys.stderr)
         sys.exit(2)

@@ -1,4 +1,4 @@
-"""`pfes export`: a found prompt as files for PEFT, transformers or vLLM."""
+"""`pfes export`: write a run's prompt as files for PEFT, transformers or vLLM."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,13 +11,14 @@ from pfes.cli.evaluate import Folder, Trust
 def export(
     folder: Folder,
     kind: Annotated[
-        Literal["peft", "safetensors", "vllm"], typer.Option("--format", help="for which program")
+        Literal["peft", "safetensors", "vllm"],
+        typer.Option("--format", help="the kind of files to write"),
     ],
     out: Annotated[Path, typer.Option("--out", help="folder to write")],
     trust_remote_code: Trust = False,
 ) -> None:
-    """Write a run's prompt for use elsewhere, with a card that says how."""
-    from pfes.exports import export as write
+    """Write a run's prompt for use in other programs, with a README that says how."""
+    from pfes.deploy.export import export as write
 
     for path in write(folder, kind, out, trust_remote_code):
         print(path)

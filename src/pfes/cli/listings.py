@@ -1,4 +1,4 @@
-"""`pfes tasks`, `pfes models`, `pfes methods`: what there is."""
+"""`pfes tasks`, `pfes models` and `pfes methods`: list what is available."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -34,7 +34,7 @@ def list_tasks(context: typer.Context) -> None:
 
 @tasks.command("show")
 def show_task(name: Annotated[str, typer.Argument(help="task name or YAML file")]) -> None:
-    """Print a task as YAML: a pattern for one of your own."""
+    """Print a task as YAML, as a starting point for your own."""
     import yaml
 
     from pfes.tasks import read_spec
@@ -48,22 +48,25 @@ def show_task(name: Annotated[str, typer.Argument(help="task name or YAML file")
 def check_task(
     file: Annotated[str, typer.Argument(help="task name or YAML file")],
     model: Annotated[
-        str | None, typer.Option(help="also check that each word is one token of this model")
+        str | None,
+        typer.Option(help="also check that each verbalizer word is one token of this model"),
     ] = None,
-    shots: Annotated[int | None, typer.Option(min=1, help="examples per class to draw")] = None,
-    data_dir: Annotated[str | None, typer.Option(help="folder with local copies")] = None,
+    shots: Annotated[int | None, typer.Option(min=1, help="examples to draw per class")] = None,
+    data_dir: Annotated[
+        str | None, typer.Option(help="folder with local copies of data sets, one per task")
+    ] = None,
 ) -> None:
     """Check a task and its data, and show one example as the model would read it."""
+    from pfes.config import DEFAULT_SHOTS
     from pfes.tasks import load_task
-    from pfes.tasks.batch import verbalizer_tokens
+    from pfes.tasks.encode import verbalizer_tokens
     from pfes.tasks.spec import MASK
-    from pfes.tasks.task import DEFAULT_SHOTS
 
     task = load_task(file, shots or DEFAULT_SHOTS, data_dir=data_dir)
     if model is not None:
-        from pfes.models.load import load_tokenizer
+        from pfes.models.source import find_model
 
-        tokens = verbalizer_tokens(task.spec, load_tokenizer(model))
+        tokens = verbalizer_tokens(task.spec, find_model(model).tokenizer)
     print(
         f"{task.name}: {len(task.train)} training, {len(task.validation)} validation, "
         f"{len(task.test)} test examples"
@@ -74,7 +77,7 @@ def check_task(
         filled = template.format_map(example.fields | {MASK: "[MASK]"})
         print(f"{family}: {filled!r} → {task.spec.verbalizers[label]!r} (label {label})")
     if model is None:
-        print("Words were not checked against a tokenizer: add --model")
+        print("The words were not checked against a tokenizer: add --model to do so")
     else:
         words = zip(task.spec.verbalizers.values(), tokens, strict=True)
         print("words, one token each: " + ", ".join(f"{word} ({token})" for word, token in words))
@@ -82,7 +85,7 @@ def check_task(
 
 def models() -> None:
     """List the embedded models and how to name others."""
-    from pfes.models.embedded import MODELS, embedded_model, is_cached
+    from pfes.models.embedded_models import MODELS, embedded_model, is_cached
 
     rows = [
         (name, model.description, "here" if is_cached(name) else f"{model.file.megabytes} MB")
@@ -91,9 +94,7 @@ def models() -> None:
     _print("Embedded models", ("name", "what", "download"), rows)
     for name in filter(is_cached, MODELS):
         print(f"{name} is in {embedded_model(name)}")
-    print(
-        "Any masked or causal language model goes too: --model FOLDER or --model OWNER/NAME (Hub)"
-    )
+    print("Any other masked or causal language model: --model FOLDER or --model OWNER/NAME (Hub)")
 
 
 @methods.callback()
@@ -107,14 +108,14 @@ def list_methods(context: typer.Context) -> None:
 
 @methods.command("show")
 def show_method(name: Annotated[str, typer.Argument(help="method name")]) -> None:
-    """Print what a method is made of, and each of its settings' default with its source."""
+    """Print what a method is made of, and its settings with their defaults and sources."""
     from pfes.config import source_of
     from pfes.methods import get_method, settings_of
 
     method = get_method(name)
     print(f"{method.name}: {method.summary}")
     rows = []
-    for setting in settings_of(method):
+    for setting in (*settings_of(method), "shots"):
         default = getattr(method, setting, None)
         if default is not None:
             values, source = (default.masked, default.causal), default.source

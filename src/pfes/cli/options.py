@@ -1,4 +1,4 @@
-"""Command-line options made from the run config, where each setting is declared."""
+"""Command-line options, made from the settings that the run config declares."""
 
 import inspect
 from collections.abc import Callable, Collection
@@ -7,17 +7,17 @@ from typing import Any
 import typer
 
 from pfes.config import RunConfig
-from pfes.errors import PfesError
+from pfes.errors import SettingError
 
 Command = Callable[..., None]
 ALL = tuple(RunConfig.model_fields)
 
 
 def with_settings(names: Collection[str] = ALL) -> Callable[[Command], Command]:
-    """Give a command an option for each of these settings, in place of its `settings` parameter.
+    """Replace a command's `settings` parameter by an option for each of the named settings.
 
-    An option that is not given does not appear in `settings`, so that a config file or the
-    config's own default can speak.
+    An option that is not given is not in `settings`, so that a config file's value or the config's
+    default applies.
     """
     return lambda command: _wrap(command, names)
 
@@ -30,12 +30,12 @@ def _wrap(command: Command, names: Collection[str]) -> Command:
         rest = {k: v for k, v in arguments.items() if k not in names}
         command(settings=given, **rest)
 
-    own = [
+    other_parameters = [
         p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for p in signature.parameters.values()
         if p.name != "settings"
     ]
-    parameters = [*_options(names), *own]
+    parameters = [*_options(names), *other_parameters]
     wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
     wrapped.__name__ = command.__name__
@@ -56,7 +56,7 @@ def _options(names: Collection[str]) -> list[inspect.Parameter]:
 
 
 def _plain_type(annotation: Any) -> Any:
-    """Return int, float, bool or str: the config itself checks the rest."""
+    """Return int, float, bool or str, the types typer knows; the config checks the exact type."""
     for kind in (bool, int, float):
         if annotation in (kind, kind | None):
             return kind
@@ -66,13 +66,13 @@ def _plain_type(annotation: Any) -> Any:
 def _help(name: str) -> str:
     field = RunConfig.model_fields[name]
     default = field.get_default()
-    known = not field.is_required() and default is not None and default is not False
-    return f"{field.description} [{default}]" if known else str(field.description)
+    has_default = not field.is_required() and default is not None and default is not False
+    return f"{field.description} [{default}]" if has_default else str(field.description)
 
 
 def comma_parts(option: str, text: str) -> list[str]:
-    """Return the parts of a list that was given with commas, each once; there must be one."""
-    found = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if not found:
-        raise PfesError(f"{option} {text!r}: nothing is named")
-    return found
+    """Return the parts of a comma-separated list, without repetitions; at least one is needed."""
+    parts = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not parts:
+        raise SettingError(option, f"{text!r} is empty; give at least one value")
+    return parts

@@ -1,4 +1,4 @@
-"""`pfes predict`: use a saved prompt on texts of one's own."""
+"""`pfes predict`: label texts with a saved prompt."""
 
 import json
 import sys
@@ -6,67 +6,87 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pfes.cli.evaluate import Trust
-from pfes.errors import PfesError, printable
+from pfes.errors import PfesError, SettingError, printable
 from pfes.tasks import Example, TaskSpec
 from pfes.tasks.data import Row, RowWriter, read_file
-from pfes.tasks.task import as_text
+from pfes.tasks.example import as_text
+
+if TYPE_CHECKING:
+    from pfes.deploy.prompt import SavedPrompt
 
 
 def predict(
-    folder: Annotated[Path, typer.Argument(help="run folder, or an export")],
+    folder: Annotated[Path, typer.Argument(help="run folder, or folder of an export")],
     text: Annotated[
         list[str] | None,
-        typer.Option("--text", help="a text; again for more (a pair task: its texts in turn)"),
+        typer.Option(
+            "--text", help="a text to label; repeat it for more (for pairs, give both in turn)"
+        ),
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", help="CSV, TSV, JSONL, Parquet, or .txt with a text per line"),
+        typer.Option(
+            "--file", help="CSV, TSV, JSONL or Parquet file, or .txt with one text per line"
+        ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", help="CSV, TSV or JSONL file to write, or replace: the rows and their labels"
-        ),
+        typer.Option("--out", help="CSV, TSV or JSONL file to write: the rows with their labels"),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="such as cpu, cuda [GPU, else CPU]")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object a line")] = False,
+    model: Annotated[
+        str | None,
+        typer.Option(help="where the model is, such as vllm:URL [as in the run]"),
+    ] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="tokenizer and input embedding of a served model")
+    ] = None,
+    served_name: Annotated[
+        str | None, typer.Option(help="the model's name on its server [its only model]")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="such as cpu or cuda [a GPU if there is one]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
     trust_remote_code: Trust = False,
 ) -> None:
-    """Label each text, with the labels' probabilities among themselves.
+    """Label each text, and give the probability of every label (they add up to 1).
 
-    Files are read and written row by row, however long they are. A row without text is left
-    without a label.
+    Files are read and written row by row, so they can be of any length. A row without text gets no
+    label.
     """
-    from pfes.classifier import Classifier
     from pfes.cli.progress import counting
-    from pfes.saved import SavedPrompt
+    from pfes.deploy.classifier import Classifier
+    from pfes.deploy.prompt import SavedPrompt
 
     if (text is None) == (file is None):
         raise PfesError("give either --text or --file")
-    spec = SavedPrompt.load(folder).spec
+    saved = SavedPrompt.load(folder)
+    spec = saved.spec
+    address = _address(saved, model, tokenizer, served_name)
     rows = _from_texts(spec, text) if text else read_texts(spec, file)  # type: ignore[arg-type]
     first = next(rows, None)
     if first is None:
-        raise PfesError(f"--file {file}: no texts in it")
+        raise SettingError("file", f"{file} has no texts")
     if out is not None and file is not None and out.resolve() == file.resolve():
-        raise PfesError(f"--out {out} is the file that is read")
-    own = {"predicted", "probabilities", *(f"p_{label}" for label in spec.labels)}
-    clash = own & first[0].keys()
-    if out is not None and clash:
-        raise PfesError(f"--file {file} has a column {clash.pop()!r}, which --out would lose")
-    writing = nullcontext(None) if out is None else RowWriter(out)
+        raise SettingError("out", f"{out} is the file that is read: choose another name")
+    added = {"predicted", "probabilities", *(f"p_{label}" for label in spec.labels)}
+    clashes = added & first[0].keys()
+    if out is not None and clashes:
+        message = f"{file} has a column {clashes.pop()!r}, which --out would overwrite"
+        raise SettingError("file", message)
+    opened_out = nullcontext(None) if out is None else RowWriter(out)
     if sys.stderr.isatty():
         print("loading model", file=sys.stderr)
-    place: dict[str, Any] = {"device": device, "trust_remote_code": trust_remote_code}
-    classifier = Classifier.from_run(folder, **place)
+    opened_model = saved.open_model(device=device, trust_remote_code=trust_remote_code, **address)
+    classifier = Classifier.from_run(folder, opened_model)
     unlabelled = 0
-    # what is printed is progress enough; and a bar would take the lines for its own
-    with writing as writer, counting("texts", quiet=out is None) as count:
+    # without --out the printed lines show the progress, and a counter would mix with them
+    with opened_out as writer, counting("texts", quiet=out is None) as count:
         for row, example, probabilities in _labelled(classifier, chain([first], rows)):
             unlabelled += probabilities is None
             if writer is not None:
@@ -74,21 +94,38 @@ def predict(
             else:
                 _print(spec, example, probabilities, as_json)
             count()
+    opened_model.close()
     if unlabelled:
-        print(f"{unlabelled} rows have no text, and no label", file=sys.stderr)
+        print(f"{unlabelled} rows have no text and got no label", file=sys.stderr)
+
+
+def _address(
+    saved: "SavedPrompt", model: str | None, tokenizer: str | None, served_name: str | None
+) -> dict[str, str | None]:
+    """Return where the model is; a server's tokenizer is by default that of the run's model."""
+    from pfes.config import is_served
+
+    if is_served(model or saved.config.model):
+        if model is not None and tokenizer is None:
+            tokenizer = saved.config.tokenizer or saved.config.model
+    else:
+        for name, value in (("tokenizer", tokenizer), ("served_name", served_name)):
+            if value is not None:
+                raise SettingError(name, "this is for a served model (--model vllm:URL)")
+    return {"model": model, "tokenizer": tokenizer, "served_name": served_name}
 
 
 Labelled = tuple[Row, Example, list[float] | None]
 
 
 def _labelled(classifier: Any, rows: Iterator[tuple[Row, Example]]) -> Iterator[Labelled]:
-    from pfes.classifier import CHUNK
+    from pfes.deploy.classifier import CHUNK
 
     while chunk := list(islice(rows, CHUNK)):
-        full = [example for _, example in chunk if not _empty(example)]
-        found = iter(classifier.probabilities(full).tolist() if full else [])
+        with_text = [example for _, example in chunk if not _empty(example)]
+        probabilities = iter(classifier.probabilities(with_text).tolist() if with_text else [])
         for row, example in chunk:
-            yield row, example, None if _empty(example) else next(found)
+            yield row, example, None if _empty(example) else next(probabilities)
 
 
 def _empty(example: Example) -> bool:
@@ -100,14 +137,14 @@ def _best(spec: TaskSpec, probabilities: list[float]) -> str:
 
 
 def _as_row(spec: TaskSpec, row: Row, probabilities: list[float] | None, nested: bool) -> Row:
-    """Return a row of the file with its label; probabilities are columns, or an object in JSONL."""
+    """Return a row with its label and probabilities: columns, or one object if `nested` (JSONL)."""
     values: list[float | None] = [None] * len(spec.labels)
     if probabilities is not None:
         values = [*probabilities]
     label = None if probabilities is None else _best(spec, probabilities)
     if nested:
-        spread = dict(zip(spec.labels, values, strict=True))
-        return row | {"predicted": label, "probabilities": spread}
+        by_label = dict(zip(spec.labels, values, strict=True))
+        return row | {"predicted": label, "probabilities": by_label}
     columns = {f"p_{name}": value for name, value in zip(spec.labels, values, strict=True)}
     return row | {"predicted": label, **columns}
 
@@ -116,32 +153,34 @@ def _print(
     spec: TaskSpec, example: Example, probabilities: list[float] | None, as_json: bool
 ) -> None:
     if probabilities is None:
-        label, words, best = None, "", 0.0
+        label, word, probability = None, "", 0.0
     else:
         label = _best(spec, probabilities)
-        words, best = spec.verbalizers[label], max(probabilities)
+        word, probability = spec.verbalizers[label], max(probabilities)
     if as_json:
-        spread = dict(zip(spec.labels, probabilities or [], strict=False))
-        print(json.dumps({"label": label, "probabilities": spread, **example.fields}))
+        by_label = dict(zip(spec.labels, probabilities or [], strict=False))
+        print(json.dumps({"label": label, "probabilities": by_label, **example.fields}))
     else:
         text = printable(" | ".join(example.fields.values()))
-        print(f"{label}\t{words}\t{best:.3f}\t{text}")
+        print(f"{label}\t{word}\t{probability:.3f}\t{text}")
 
 
 def _from_texts(spec: TaskSpec, texts: list[str]) -> Iterator[tuple[Row, Example]]:
     names = spec.fields
     if len(texts) % len(names):
-        raise PfesError(f"--text: this task takes {len(names)} texts each: {', '.join(names)}")
+        raise SettingError(
+            "text", f"this task needs {len(names)} texts per example: {', '.join(names)}"
+        )
     for start in range(0, len(texts), len(names)):
         row = dict(zip(names, texts[start : start + len(names)], strict=True))
         example = _example(spec, row, "--text")
         if _empty(example):
-            raise PfesError("--text: empty text")
+            raise SettingError("text", "empty text")
         yield row, example
 
 
 def read_texts(spec: TaskSpec, path: Path) -> Iterator[tuple[Row, Example]]:
-    """Yield the rows of a file with their texts."""
+    """Yield the rows of a file, each with its texts as an example."""
     rows = _read_lines(spec, path) if path.suffix == ".txt" else read_file(path)
     for number, row in enumerate(rows, start=1):
         yield row, _example(spec, row, f"--file {path}, row {number}")
@@ -149,19 +188,23 @@ def read_texts(spec: TaskSpec, path: Path) -> Iterator[tuple[Row, Example]]:
 
 def _read_lines(spec: TaskSpec, path: Path) -> Iterator[Row]:
     if len(spec.fields) != 1:
-        raise PfesError(f"--file: a .txt file has one text a line, not {len(spec.fields)}")
+        raise SettingError(
+            "file", f"a .txt file has one text per line, but this task needs {len(spec.fields)}"
+        )
     try:
         with path.open(encoding="utf-8-sig") as file:
             for line in file:
                 yield {spec.fields[0]: line.rstrip("\r\n")}
     except (OSError, UnicodeDecodeError) as error:
-        raise PfesError(f"--file {path}: {error}") from None
+        raise SettingError("file", f"{path}: {error}") from None
 
 
-def _example(spec: TaskSpec, row: Row, place: str) -> Example:
+def _example(spec: TaskSpec, row: Row, location: str) -> Example:
     missing = [name for name in spec.fields if name not in row]
     if missing:
-        raise PfesError(f"{place}: no {missing[0]!r}; its columns are {', '.join(map(str, row))}")
-    whole = all(row[name] is not None for name in spec.fields)  # of half a pair there is no label
-    fields = {name: as_text(row[name]) if whole else "" for name in spec.fields}
-    return Example(fields, label=0)  # the label of a text to predict is not read
+        raise PfesError(
+            f"{location}: no column {missing[0]!r}; its columns are {', '.join(map(str, row))}"
+        )
+    complete = all(row[name] is not None for name in spec.fields)  # half a pair gets no label
+    fields = {name: as_text(row[name]) if complete else "" for name in spec.fields}
+    return Example(fields, label=0)  # a placeholder: the label is to be predicted

@@ -1,24 +1,25 @@
-"""Showing a run: live on a terminal, line by line elsewhere, silent for machines."""
+"""Show a run: as live bars on a terminal, line by line in a log, or not at all with --json."""
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from pfes.loop import Step
-from pfes.result import Result, Stage
-from pfes.run import Event
-from pfes.scoring import Score
+from pfes.runs.result import Result
+from pfes.runs.run import Event
+from pfes.searches.loop import Step
+from pfes.searches.scoring import Score
+from pfes.system.stages import Stage, result_of
 
-BETWEEN = 60.0  # seconds between two lines about one stage
+SECONDS_BETWEEN_LINES = 60.0  # about the same stage
 
 
 class Display(Protocol):
-    """Takes the events of a run."""
+    """Shows the events of a run."""
 
     def show(self, event: Event) -> None: ...
 
@@ -35,23 +36,16 @@ def display(budget: int, quiet: bool) -> Iterator[Display]:
         yield _Lines(budget)
 
 
-def follow(events: Iterator[Event], budget: int, quiet: bool) -> Result:
-    """Show a run to its end and return its result."""
+def follow(events: Generator[Event, None, Result], budget: int, quiet: bool) -> Result:
+    """Show a run until its end and return its result."""
     with display(budget, quiet) as shown:
-        for event in events:
-            shown.show(event)
-    assert isinstance(event, Result)
-    return event
+        return result_of(events, shown.show)
 
 
-def follow_scoring(steps: Iterator[int | Score], total: int, quiet: bool) -> Score:
-    """Show the scoring of examples to its end and return the score."""
+def follow_scoring(steps: Generator[int, None, Score], total: int, quiet: bool) -> Score:
+    """Show the scoring of examples until its end and return the score."""
     with display(total, quiet) as shown:
-        for progress in steps:
-            if isinstance(progress, Score):
-                return progress
-            shown.show(Stage("scoring", progress, total))
-    raise AssertionError("scoring ends with a score")
+        return result_of(steps, lambda done: shown.show(Stage("scoring", done, total)))
 
 
 class _Silent:
@@ -60,12 +54,12 @@ class _Silent:
 
 
 class _Lines:
-    """One line for each validation and each stage, of a long stage one a minute: for a log."""
+    """Lines for a log: one for each validation and stage, and one a minute in a long stage."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.stage = ""
-        self.began = (0.0, 0)  # time and place of the stage's first sign
+        self.began = (0.0, 0)  # time and count when the stage was first shown
         self.last = 0.0
 
     def show(self, event: Event) -> None:
@@ -75,7 +69,7 @@ class _Lines:
                 self.stage, self.began, self.last = event.name, (now, event.done), now
                 line = f"{event.name}, {event.total} {event.unit}"
                 print(line, file=sys.stderr, flush=True)
-            elif now - self.last >= BETWEEN and event.done > self.began[1]:
+            elif now - self.last >= SECONDS_BETWEEN_LINES and event.done > self.began[1]:
                 self.last = now
                 pace = (now - self.began[0]) / (event.done - self.began[1])
                 left = pace * (event.total - event.done) / 60
@@ -83,15 +77,15 @@ class _Lines:
                 print(line, file=sys.stderr, flush=True)
         elif isinstance(event, Step) and event.validation is not None:
             print(
-                f"{event.evaluations}/{self.budget} FEs  {_figures(event)}  "
-                f"validation {event.validation.metric:.3f}  {_left(event, self.budget)}",
+                f"{event.evaluations}/{self.budget} FEs  {_summary(event)}  "
+                f"validation {event.validation.metric:.3f}  {_time_left(event, self.budget)}",
                 file=sys.stderr,
                 flush=True,
             )
 
 
 class _Live:
-    """One bar for each part of a run; the search's has best loss, step size, speed, time left."""
+    """A bar for each part of a run; the search's also has best loss, step size and speed."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
@@ -99,7 +93,7 @@ class _Live:
             TextColumn("{task.description:<20}"),
             BarColumn(bar_width=20),
             TextColumn("{task.fields[count]}"),
-            TextColumn("{task.fields[figures]}"),
+            TextColumn("{task.fields[summary]}"),
             TimeRemainingColumn(),
             console=Console(stderr=True),
         )
@@ -111,51 +105,50 @@ class _Live:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._end()
         self.progress.stop()
 
     def show(self, event: Event) -> None:
         if isinstance(event, Step):
-            figures = _figures(event)
+            summary = _summary(event)
             if event.validation is not None:
                 self.validation = f"  validation {event.validation.metric:.3f}"
-            self._bar("searching", event.evaluations, self.budget, figures + self.validation)
-        elif isinstance(event, Stage):
-            self._bar(event.name, event.done, event.total)
+            self._bar("searching", event.evaluations, self.budget, summary + self.validation)
         else:
-            self._end()
+            self._bar(event.name, event.done, event.total)
 
-    def _bar(self, name: str, done: int, total: int | None, figures: str = "") -> None:
+    def _bar(self, name: str, done: int, total: int | None, summary: str = "") -> None:
         if self.current is None or self.current[0] != name:
             self._end()
-            self.current = name, self.progress.add_task(name, total=total, figures="", count="")
+            self.current = name, self.progress.add_task(name, total=total, summary="", count="")
         count = "" if total is None else f"{done}/{total}"
-        self.progress.update(self.current[1], completed=done, figures=figures, count=count)
+        self.progress.update(self.current[1], completed=done, summary=summary, count=count)
 
     def _end(self) -> None:
-        """Complete the current bar; one of unknown length, such as loading, goes away."""
+        """Leave the current bar as it is; remove it if its length is unknown, as for loading."""
         if self.current is not None:
             bar = self.current[1]
-            known = self.progress.tasks[self.progress.task_ids.index(bar)].total is not None
-            if not known:
+            has_total = self.progress.tasks[self.progress.task_ids.index(bar)].total is not None
+            if not has_total:
                 self.progress.remove_task(bar)
             self.current = None
 
 
 @contextmanager
-def counting(what: str, quiet: bool = False) -> Iterator[Callable[[], None]]:
-    """Show how many there are so far, of a number that is not known: one call each."""
+def counting(items: str, quiet: bool = False) -> Iterator[Callable[[], None]]:
+    """Yield a function to call after each item; show the count, as the total is unknown."""
     done, began, last = 0, time.monotonic(), time.monotonic()
-    live = None if quiet or not sys.stderr.isatty() else Console(stderr=True)
-    with live.status(what) if live else nullcontext() as status:
+    console = None if quiet or not sys.stderr.isatty() else Console(stderr=True)
+    with console.status(items) if console else nullcontext() as status:
 
         def count() -> None:
             nonlocal done, last
             done += 1
             now = time.monotonic()
-            if quiet or now - last < (0.5 if status else BETWEEN):
+            if quiet or now - last < (0.5 if status else SECONDS_BETWEEN_LINES):
                 return
             last = now
-            line = f"{done} {what}, {done / (now - began):.1f} a second"
+            line = f"{done} {items}, {done / (now - began):.1f} a second"
             if status:
                 status.update(line)
             else:
@@ -164,12 +157,12 @@ def counting(what: str, quiet: bool = False) -> Iterator[Callable[[], None]]:
         yield count
 
 
-def _figures(step: Step) -> str:
+def _summary(step: Step) -> str:
     speed = step.seconds / step.evaluations
-    tried = "" if step.beta is None else f"β {step.beta:g}  "
-    return f"{tried}best loss {step.best_loss:.4f}  σ {step.sigma:.4g}  {speed:.2f} s/FE"
+    beta = "" if step.beta is None else f"β {step.beta:g}  "
+    return f"{beta}best loss {step.best_loss:.4f}  σ {step.sigma:.4g}  {speed:.2f} s/FE"
 
 
-def _left(step: Step, budget: int) -> str:
+def _time_left(step: Step, budget: int) -> str:
     seconds = step.seconds / step.evaluations * (budget - step.evaluations)
     return f"{seconds / 60:.1f} min left" if seconds >= 60 else f"{seconds:.0f} s left"

@@ -1,4 +1,4 @@
-"""`pfes quickstart`: a real model gets better at a real task, in minutes."""
+"""`pfes quickstart`: improve a real model on a real task in minutes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from pfes.cli.search import run_and_show
-from pfes.folder import RunFolder
 
-# Two examples that show the task's form: they rank sentences well, but lean to one label
+# Two examples that show the task's form. With them, the model ranks well but favours one label.
 START = """\
 Review: a dull mess
 Sentiment: negative
@@ -18,7 +17,7 @@ Sentiment: positive
 
 """
 
-# Chosen by measuring, see docs/defaults.md; what is not here is the default of `pfes search`
+# Chosen by measurements (docs/defaults.md); all other settings are the defaults of `pfes search`
 SETTINGS = {
     "model": "smollm2-135m",
     "task": "rotten-tomatoes",
@@ -34,9 +33,9 @@ SETTINGS = {
 
 def quickstart(
     out: Annotated[Path, typer.Option(help="run folder to write")] = Path("runs/quickstart"),
-    seed: Annotated[int, typer.Option(min=0, help="of the split and the search")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="seed of the data split and the search")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON only")] = False,
 ) -> None:
-    """Search a prompt for the embedded model on film reviews; about ten minutes on two cores."""
-    run_and_show(SETTINGS | {"seed": seed}, RunFolder(out), resume, as_json)
+    """Search a prompt that helps a small model label film reviews; ten minutes on two cores."""
+    run_and_show(SETTINGS | {"seed": seed}, out, resume, as_json)

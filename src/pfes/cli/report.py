@@ -1,11 +1,9 @@
-"""`pfes report`: one page about a search."""
+"""`pfes report`: write one page about a search."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from pfes.folder import RunFolder
 
 
 def report(
@@ -14,14 +12,11 @@ def report(
         Path | None, typer.Option(help="file to write [report.html in the run folder]")
     ] = None,
 ) -> None:
-    """Write one self-contained page about a finished search: what it found and what it changed."""
-    from pfes.errors import PfesError
-    from pfes.pages.run import run_page
+    """Write one self-contained page about a finished search, its prompt and its effects."""
+    from pfes.reporting.pages.run_page import run_page
+    from pfes.runs.saved import SavedRun
+    from pfes.system.files import replace_file
 
-    text = run_page(RunFolder(folder))
     file = out or folder / "report.html"
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise PfesError(f"--out {file}: {error.strerror}") from None
+    replace_file(file, run_page(SavedRun(folder)).encode())
     print(file)

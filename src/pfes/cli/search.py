@@ -1,4 +1,4 @@
-"""`pfes search`: find a prompt for a model and a task."""
+"""`pfes search`: search a prompt for a model and a task."""
 
 import sys
 from pathlib import Path
@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from pfes.cli.options import with_settings
-from pfes.cli.tables import show_profile, show_result
-from pfes.config import AUTHOR, RunConfig
-from pfes.errors import PfesError
-from pfes.folder import RunFolder
-from pfes.result import Result
-from pfes.yaml_file import read_yaml
+from pfes.cli.results import show_profile, show_result
+from pfes.config import WRITTEN_BY, make_config
+from pfes.errors import SettingError
+from pfes.methods import METHOD_SETTINGS, get_method, settings_of
+from pfes.runs.result import Result
+from pfes.system.yaml_file import read_yaml
 
-INTERRUPTED = 130  # the shell's code for a program stopped by Ctrl-C
+INTERRUPTED = 130  # exit code of a program stopped by Ctrl-C, as shells have it
 
 
 @with_settings()
@@ -28,86 +28,68 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON only")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="print where the time went")] = False,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="log to the folder tensorboard in --out")
+        bool, typer.Option("--tensorboard", help="also log to the folder tensorboard in --out")
     ] = False,
 ) -> None:
-    """Search a prompt and leave it, with its history and result, in a run folder."""
+    """Search a prompt and save it, with its history and result, in a run folder."""
     if config is not None:
         settings = read_settings(config) | settings
-    result = run_and_show(settings, RunFolder(out), resume, as_json, tensorboard)
+    result = run_and_show(settings, out, resume, as_json, tensorboard)
     if profile:
         show_profile(result)
 
 
 def run_and_show(
     settings: dict[str, Any],
-    folder: RunFolder,
+    out: Path,
     resume: bool,
     as_json: bool,
     tensorboard: bool = False,
 ) -> Result:
-    """Run or resume a search with progress, print its result, and leave its figure."""
+    """Start or resume a search, show its progress, and print its result."""
     from pfes.cli.progress import follow
-    from pfes.run import finished, prepare, run
-    from pfes.tensorboard import FOLDER, check_installed, logged
+    from pfes.reporting.tensorboard import FOLDER, check_installed, logged
+    from pfes.runs.start import start_run
 
     if tensorboard:
         check_installed()
-    config, resuming = prepare(settings, folder, resume)
-    if resuming and (result := finished(folder)):
-        show_result(result, folder, as_json)
-        return result
-    if not resuming:
-        check_names(config)
-        folder.create()
-    events = run(config, folder, resume=resuming)
-    if tensorboard:
-        events = logged(events, folder.path / FOLDER)
+    started = start_run(settings, out, resume=resume)
+    events = started.events()
+    if tensorboard and started.ended is None:
+        events = logged(events, out / FOLDER)
     try:
-        result = follow(events, config.budget, quiet=as_json)
+        result = follow(events, started.config.budget, quiet=as_json)
     except KeyboardInterrupt:
-        print(
-            f"\nStopped. Continue with: pfes search --out {folder.path} --resume", file=sys.stderr
-        )
+        print(f"\nStopped. Continue with: pfes search --out {out} --resume", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
-    _draw(folder)
-    show_result(result, folder, as_json)
+    show_result(result, out, as_json)
     return result
-
-
-def check_names(config: RunConfig) -> None:
-    """Find a mistyped method, task or model before anything is made or loaded."""
-    from pfes.methods import get_method
-    from pfes.models.client import is_served
-    from pfes.models.load import model_source
-    from pfes.tasks import read_spec
-
-    get_method(config.method)
-    read_spec(config.task)
-    if is_served(config.model):
-        return
-    model_source(config.model)
-    for name in ("served_name", "tokenizer"):
-        if getattr(config, name) is not None:
-            raise PfesError(f"--{name.replace('_', '-')} is for served models: --model vllm:URL")
-
-
-def _draw(folder: RunFolder) -> None:
-    from pfes.figures import convergence
-
-    history = folder.chosen_history()
-    if history:  # a method that does not search leaves none
-        convergence(history, folder.path / "convergence.png")
 
 
 def read_settings(path: Path) -> dict[str, Any]:
     """Return the settings of a YAML or JSON file."""
-    content = read_yaml(path, "--config")  # JSON is YAML, too
+    content: dict[str, Any] = read_yaml(path, "--config")  # YAML includes JSON
     if not isinstance(content, dict):
-        raise PfesError(f"--config {path}: not a mapping of settings")
+        raise SettingError("config", f"{path} is not a mapping of settings")
     if not all(isinstance(name, str) for name in content):
-        raise PfesError(f"--config {path}: settings have names")
-    content.pop(AUTHOR, None)  # a run's own config.json goes, too
+        raise SettingError("config", f"{path}: the name of a setting must be text")
+    if WRITTEN_BY in content:  # the config.json of a run, which has every setting
+        content = given_settings(content)
     if content.get("trust_remote_code"):
-        raise PfesError(f"--config {path}: --trust-remote-code is given on the command line alone")
+        raise SettingError(
+            "config", f"{path}: --trust-remote-code cannot be set in a file; give it as an option"
+        )
     return content
+
+
+def given_settings(stored: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run's config.json that its method uses and that are not defaults.
+
+    The file has all the others, too; they would be refused as settings that the method does not
+    use.
+    """
+    stored = {name: value for name, value in stored.items() if name != WRITTEN_BY}
+    config = make_config(**stored)
+    unused = METHOD_SETTINGS - set(settings_of(get_method(config.method)))
+    names = config.model_dump(exclude_defaults=True, exclude=set(unused))
+    return {name: stored[name] for name in names}

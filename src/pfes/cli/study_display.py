@@ -1,4 +1,4 @@
-"""Showing a study: one live table on a terminal; elsewhere lines, one a minute and at ends."""
+"""Show a study: as a live table on a terminal, else as lines, one a minute and at each end."""
 
 import sys
 import time
@@ -10,28 +10,28 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from pfes.cli.progress import BETWEEN
+from pfes.cli.progress import SECONDS_BETWEEN_LINES
 from pfes.errors import PfesError, printable
-from pfes.loop import Step
-from pfes.result import Result
-from pfes.studies.carry_out import RunEvent
+from pfes.runs.result import Result
+from pfes.searches.loop import Step
+from pfes.studies.execute import RunEvent
 from pfes.studies.plan import PlannedRun
 
 
 @dataclass
 class _Progress:
-    """How far a study is."""
+    """The progress of a study; runs are named by their index in the plan."""
 
     plan: list[PlannedRun]
     began: float
     done: dict[int, Result] = field(default_factory=dict)
     failed: dict[int, PfesError] = field(default_factory=dict)
     running: dict[int, str] = field(default_factory=dict)
-    shares: dict[int, float] = field(default_factory=dict)  # how much there is of this session's
-    before: dict[int, float] = field(default_factory=dict)  # how much there was of each of them
+    shares: dict[int, float] = field(default_factory=dict)  # part done, of runs of this session
+    before: dict[int, float] = field(default_factory=dict)  # part that earlier sessions did
 
-    def take(self, happened: RunEvent) -> None:
-        number, event = happened.number, happened.event
+    def take(self, run_event: RunEvent) -> None:
+        number, event = run_event.number, run_event.event
         if isinstance(event, Result):
             if self.running.pop(number, None) is not None:
                 self.before.setdefault(number, 0.0)
@@ -51,7 +51,7 @@ class _Progress:
 
     @property
     def left(self) -> str:
-        """The time left, from the pace of this session."""
+        """The time left, estimated from the pace of this session."""
         worked = sum(share - self.before[number] for number, share in self.shares.items())
         if worked <= 0:
             return "–"
@@ -65,38 +65,42 @@ class _Progress:
 def follow_study(
     name: str, plan: list[PlannedRun], events: Iterator[RunEvent]
 ) -> list[tuple[str, PfesError]]:
-    """Show a study to its end; return what failed, and why."""
+    """Show a study until its end; return the titles and errors of the runs that failed."""
     progress = _Progress(plan, time.perf_counter())
     if sys.stderr.isatty():
         with Live(console=Console(stderr=True), refresh_per_second=2) as live:
-            for happened in events:
-                progress.take(happened)
+            for run_event in events:
+                progress.take(run_event)
                 live.update(_table(name, progress))
     else:
         last = progress.began
-        for happened in events:
-            begun = happened.number in progress.running  # not so a result of an earlier session
-            progress.take(happened)
+        for run_event in events:
+            ran_here = run_event.number in progress.running  # not if it was finished before
+            progress.take(run_event)
             now = time.perf_counter()
-            if isinstance(happened.event, Result):
-                shown = begun
+            if isinstance(run_event.event, Result):
+                shown = ran_here
             else:
-                shown = isinstance(happened.event, PfesError) or now - last >= BETWEEN
+                shown = (
+                    isinstance(run_event.event, PfesError) or now - last >= SECONDS_BETWEEN_LINES
+                )
             if shown:
                 last = now
-                print(_line(progress, happened), file=sys.stderr, flush=True)
+                print(_line(progress, run_event), file=sys.stderr, flush=True)
     return [(_title(plan[number]), error) for number, error in sorted(progress.failed.items())]
 
 
-def _line(progress: _Progress, happened: RunEvent) -> str:
-    event, number = happened.event, happened.number
+def _line(progress: _Progress, run_event: RunEvent) -> str:
+    event, number = run_event.event, run_event.number
     if isinstance(event, Result):
-        where = f"{event.metric} {event.test:.4f}"
+        status = f"{event.metric} {event.test:.4f}"
     else:
-        where = str(event) if isinstance(event, PfesError) else progress.running[number]
+        status = (
+            event.for_command_line if isinstance(event, PfesError) else progress.running[number]
+        )
     ended = len(progress.done) + len(progress.failed)
     title = _title(progress.plan[number])
-    return f"{ended}/{len(progress.plan)}  {title}: {where}  {progress.left} left"
+    return f"{ended}/{len(progress.plan)}  {title}: {status}  {progress.left} left"
 
 
 def _table(name: str, progress: _Progress) -> Table:
@@ -106,9 +110,9 @@ def _table(name: str, progress: _Progress) -> Table:
     table = Table(title=title, title_justify="left")
     for column in ("run", "seed", "where it is"):
         table.add_column(column)
-    for number, where in sorted(progress.running.items()):
+    for number, status in sorted(progress.running.items()):
         run = progress.plan[number]
-        table.add_row(escape(_title(run)), str(run.config.seed), where)
+        table.add_row(escape(_title(run)), str(run.config.seed), status)
     for number in list(progress.done)[-5:]:
         result = progress.done[number]
         shown = f"{result.metric} {result.test:.4f}"

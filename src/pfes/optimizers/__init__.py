@@ -1,4 +1,4 @@
-"""Evolution strategies with ask/tell, in numpy alone: usable on any function."""
+"""Ask/tell optimizers for any function, which need only numpy (CMA-ES also `cma`)."""
 
 from pfes.optimizers.base import Optimizer
 from pfes.optimizers.cmaes import CMAES

@@ -1,4 +1,4 @@
-"""The bookkeeping that every ask/tell optimizer shares."""
+"""The base class of the ask/tell optimizers."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, TypeAlias
@@ -11,7 +11,7 @@ State: TypeAlias = dict[str, Any]
 
 
 class Optimizer(ABC):
-    """Minimise a function that can only be evaluated.
+    """Minimises a function of which only values are known.
 
     A subclass holds the mathematics: `_sample` draws candidates, `_update` learns from their
     values. This class keeps the pending candidates, the best solution seen, and the state.
@@ -20,29 +20,29 @@ class Optimizer(ABC):
     count as worst: such a candidate is never selected, whatever the others are.
     """
 
-    dtype: ClassVar[type] = np.float32  # of candidates; one that searches tokens has integers
+    dtype: ClassVar[type] = np.float32  # of candidates; integers if they are tokens
 
     def __init__(self, x0: ArrayLike, sigma0: float, seed: int) -> None:
-        mean: Floats = np.array(x0, dtype=self.dtype)
-        if mean.ndim != 1 or mean.size == 0:
-            raise ValueError(f"x0 must be a non-empty vector, not an array of shape {mean.shape}")
-        if not np.isfinite(mean).all():
+        start: Floats = np.array(x0, dtype=self.dtype)
+        if start.ndim != 1 or start.size == 0:
+            raise ValueError(f"x0 must be a non-empty vector, not an array of shape {start.shape}")
+        if not np.isfinite(start).all():
             raise ValueError("x0 must be finite")
         if not (np.isfinite(sigma0) and sigma0 > 0):
             raise ValueError(f"sigma0 must be positive and finite, not {sigma0}")
-        self._mean: Floats = mean
+        self._solution: Floats = start
         self._sigma = float(sigma0)
-        self._best: Floats = mean.copy()
+        self._best: Floats = start.copy()
         self._best_value = np.inf
         self._rng = np.random.default_rng(seed)
         self._rng_before_ask = self._rng.bit_generator.state
         self._pending: Floats | None = None
-        self.stopped: str | None = None  # why the optimizer itself sees no point in going on
+        self.stopped: str | None = None  # why the optimizer stopped by itself, if it did
 
     @property
-    def mean(self) -> Floats:
-        """The current solution: what a search would return now."""
-        return self._mean
+    def solution(self) -> Floats:
+        """The current solution, which a search would return if it ended now."""
+        return self._solution
 
     @property
     def sigma(self) -> float:
@@ -66,14 +66,6 @@ class Optimizer(ABC):
             self._pending = self._sample()
         return self._pending
 
-    def bar(self, values: NDArray[np.float64]) -> float:
-        """Return what the next candidate's value must not exceed to have any effect.
-
-        `values` are those already known of the candidates asked for. Every value beyond the bar
-        leads to the same state, so it need not be computed further.
-        """
-        return np.inf
-
     def tell(self, values: ArrayLike) -> None:
         """Learn from the values of the candidates last asked for, in their order."""
         if self._pending is None:
@@ -85,21 +77,21 @@ class Optimizer(ABC):
                 f"got an array of shape {losses.shape}"
             )
         losses[~np.isfinite(losses)] = np.inf
-        leader = int(losses.argmin())
-        if losses[leader] < self._best_value:
-            self._best = self._pending[leader].copy()
-            self._best_value = float(losses[leader])
+        best_index = int(losses.argmin())
+        if losses[best_index] < self._best_value:
+            self._best = self._pending[best_index].copy()
+            self._best_value = float(losses[best_index])
         self._update(self._pending, losses)
         self._pending = None
 
     def state(self) -> State:
-        """Return arrays and plain values from which `load_state` continues bit for bit.
+        """Return arrays and plain values, from which `load_state` continues bit for bit.
 
-        Candidates asked for but not told are not part of it: they are drawn again.
+        Candidates that were asked for but not told are not included: they are drawn again.
         """
         rng = self._rng.bit_generator.state if self._pending is None else self._rng_before_ask
         return {
-            "mean": self._mean.copy(),
+            "solution": self._solution.copy(),
             "best": self._best.copy(),
             "sigma": self._sigma,
             "best_value": self._best_value,
@@ -108,11 +100,11 @@ class Optimizer(ABC):
 
     def load_state(self, state: State) -> None:
         """Continue from what `state` returned, in an optimizer made with the same arguments."""
-        if state["mean"].shape != self._mean.shape:
+        if state["solution"].shape != self._solution.shape:
             raise ValueError(
-                f"the state is for {state['mean'].size} dimensions, not {self._mean.size}"
+                f"the state is for {state['solution'].size} dimensions, not {self._solution.size}"
             )
-        self._mean = state["mean"].astype(self.dtype)
+        self._solution = state["solution"].astype(self.dtype)
         self._best = state["best"].astype(self.dtype)
         self._sigma = float(state["sigma"])
         self._best_value = float(state["best_value"])
@@ -125,11 +117,11 @@ class Optimizer(ABC):
 
     @abstractmethod
     def _update(self, candidates: Floats, losses: NDArray[np.float64]) -> None:
-        """Move mean and step size; `losses` are finite or +inf."""
+        """Update solution and step size; `losses` are finite or +inf."""
 
 
 def damping(dimension: float | None, d: int) -> float:
-    """Return τ = √(2·dimension): how slowly the step size adapts; `None` means the full space."""
+    """Return τ = √(2·dimension), or √(2·d) if it is None; the larger, the slower σ adapts."""
     if dimension is not None and not dimension > 0:
         raise ValueError(f"damping_dimension must be positive, not {dimension}")
     return float(np.sqrt(2.0 * (d if dimension is None else dimension)))

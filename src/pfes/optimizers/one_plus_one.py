@@ -11,19 +11,20 @@ TARGET_SUCCESS_RATE = 1 / 5
 
 
 class OnePlusOneES(Optimizer):
-    """One parent, one child, elitist.
+    """Keeps one parent, and replaces it by its child if that is at least as good.
 
     `damping_dimension=None` damps by the full dimension d (the standard form); the paper's ID
-    variant passes the intrinsic dimension instead. The first candidate is x0 itself, so that the
-    parent has a value: it costs one evaluation.
+    variant passes the intrinsic dimension instead. The first candidate is x0 itself, as the
+    parent needs a value; this costs one evaluation.
 
-    >>> import numpy as np
-    >>> es = OnePlusOneES(np.ones(1000), sigma0=0.1, damping_dimension=50)
-    >>> for _ in range(300):
-    ...     x = es.ask()
-    ...     es.tell((x**2).sum(axis=1))
-    >>> es.best_value < 900
-    True
+    Examples:
+        >>> import numpy as np
+        >>> es = OnePlusOneES(np.ones(1000), sigma0=0.1, damping_dimension=50)
+        >>> for _ in range(300):
+        ...     x = es.ask()
+        ...     es.tell((x**2).sum(axis=1))
+        >>> es.best_value < 900
+        True
     """
 
     def __init__(
@@ -34,19 +35,16 @@ class OnePlusOneES(Optimizer):
         seed: int = 0,
     ) -> None:
         super().__init__(x0, sigma0, seed)
-        self.tau = damping(damping_dimension, self._mean.size)
+        self.tau = damping(damping_dimension, self._solution.size)
         self._value: float | None = None  # of the parent; None until x0 has been evaluated
 
     def _sample(self) -> Floats:
         if self._value is None:
-            return self._mean[None].copy()
-        child = self._rng.standard_normal((1, self._mean.size), dtype=np.float32)  # ~ N(0, I)
+            return self._solution[None].copy()
+        child = self._rng.standard_normal((1, self._solution.size), dtype=np.float32)  # ~ N(0, I)
         child *= np.float32(self._sigma)
-        child += self._mean
+        child += self._solution
         return child
-
-    def bar(self, values: NDArray[np.float64]) -> float:
-        return math.inf if self._value is None else self._value
 
     def _update(self, candidates: Floats, losses: NDArray[np.float64]) -> None:
         value = float(losses[0])
@@ -55,7 +53,7 @@ class OnePlusOneES(Optimizer):
             return
         success = math.isfinite(value) and value <= self._value
         if success:
-            self._mean = candidates[0]
+            self._solution = candidates[0]
             self._value = value
         self._sigma *= math.exp((success - TARGET_SUCCESS_RATE) / self.tau)
 

@@ -7,19 +7,20 @@ from pfes.optimizers.base import Floats, Optimizer, damping
 
 
 class SAES(Optimizer):
-    """A population whose step sizes evolve with it.
+    """Evolves a population of candidates together with their step sizes.
 
     `parents` defaults to a quarter of the population. `damping_dimension=None` damps by the full
     dimension d (the standard form); the paper's ID variant passes the intrinsic dimension.
-    A child without a finite value is never a parent; if no child has one, mean and step size stay.
+    A child without a finite value is never a parent; if no value is finite, nothing changes.
 
-    >>> import numpy as np
-    >>> es = SAES(np.ones(1000), sigma0=0.1, damping_dimension=50)
-    >>> for _ in range(30):
-    ...     x = es.ask()
-    ...     es.tell((x**2).sum(axis=1))
-    >>> float((es.mean**2).sum()) < 900
-    True
+    Examples:
+        >>> import numpy as np
+        >>> es = SAES(np.ones(1000), sigma0=0.1, damping_dimension=50)
+        >>> for _ in range(30):
+        ...     x = es.ask()
+        ...     es.tell((x**2).sum(axis=1))
+        >>> float((es.solution**2).sum()) < 900
+        True
     """
 
     def __init__(
@@ -39,28 +40,23 @@ class SAES(Optimizer):
                 f"need 1 ≤ parents ≤ population, got parents={self.parents}, "
                 f"population={self.population}"
             )
-        self.tau = damping(damping_dimension, self._mean.size)
+        self.tau = damping(damping_dimension, self._solution.size)
         self._child_sigmas = np.full(population, self._sigma)
 
     def _sample(self) -> Floats:
         delta = self._rng.standard_normal(self.population)  # ~ N(0, 1)
         self._child_sigmas = self._sigma * np.exp(delta / self.tau)
         children = self._rng.standard_normal(
-            (self.population, self._mean.size), dtype=np.float32
+            (self.population, self._solution.size), dtype=np.float32
         )  # ~ N(0, I)
         children *= self._child_sigmas.astype(np.float32)[:, None]
-        children += self._mean
+        children += self._solution
         return children
-
-    def bar(self, values: NDArray[np.float64]) -> float:
-        """The μ-th best so far: what is worse will not be a parent."""
-        sound = np.sort(values[np.isfinite(values)])
-        return float(sound[self.parents - 1]) if len(sound) >= self.parents else np.inf
 
     def _update(self, candidates: Floats, losses: NDArray[np.float64]) -> None:
         ranking = np.argsort(losses, kind="stable")[: self.parents]
         selected = ranking[np.isfinite(losses[ranking])]
         if selected.size == 0:
             return
-        self._mean = candidates[selected].mean(axis=0)
+        self._solution = candidates[selected].mean(axis=0)
         self._sigma = float(self._child_sigmas[selected].mean())

@@ -12,18 +12,19 @@ Schedule = Literal["constant", "linear", "cosine"]
 
 
 class ZOSGD(Optimizer):
-    """Two evaluations a step: x ± ε·u, then against g = (f(x+εu) − f(x−εu)) / 2ε · u.
+    """Evaluates x ± ε·u in each step, then moves against g = (f(x+εu) − f(x−εu)) / 2ε · u.
 
-    `steps` is the number of steps that the schedules `linear` and `cosine` bring the learning rate
-    to zero over. A step of which either value is not finite leaves the solution where it is.
+    The schedules `linear` and `cosine` lower the learning rate to zero within `steps` steps. A step
+    with a value that is not finite leaves the solution unchanged.
 
-    >>> import numpy as np
-    >>> zo = ZOSGD(np.ones(10), learning_rate=0.02, radius=1e-3)
-    >>> for _ in range(200):
-    ...     x = zo.ask()
-    ...     zo.tell((x.astype(float) ** 2).sum(axis=1))
-    >>> float((zo.mean**2).sum()) < 1
-    True
+    Examples:
+        >>> import numpy as np
+        >>> zo = ZOSGD(np.ones(10), learning_rate=0.02, radius=1e-3)
+        >>> for _ in range(200):
+        ...     x = zo.ask()
+        ...     zo.tell((x.astype(float) ** 2).sum(axis=1))
+        >>> float((zo.solution**2).sum()) < 1
+        True
     """
 
     def __init__(
@@ -44,32 +45,34 @@ class ZOSGD(Optimizer):
         self.radius = radius
         self.schedule = schedule
         self.steps = steps
-        self._taken = 0
+        self._steps_done = 0
         self._direction: Floats = np.zeros(0, dtype=np.float32)
 
     def _sample(self) -> Floats:
-        self._direction = self._rng.standard_normal(self._mean.size, dtype=np.float32)  # ~ N(0, I)
+        self._direction = self._rng.standard_normal(
+            self._solution.size, dtype=np.float32
+        )  # ~ N(0, I)
         step = np.float32(self.radius) * self._direction
-        return np.stack([self._mean + step, self._mean - step])
+        return np.stack([self._solution + step, self._solution - step])
 
     def _update(self, candidates: Floats, losses: NDArray[np.float64]) -> None:
-        ahead, behind = losses
-        if math.isfinite(ahead) and math.isfinite(behind):
-            slope = (ahead - behind) / (2 * self.radius)
-            self._mean = self._mean - np.float32(self._sigma * slope) * self._direction
-        self._taken += 1
-        self._sigma = self.learning_rate * self._share()
+        plus, minus = losses
+        if math.isfinite(plus) and math.isfinite(minus):
+            slope = (plus - minus) / (2 * self.radius)
+            self._solution = self._solution - np.float32(self._sigma * slope) * self._direction
+        self._steps_done += 1
+        self._sigma = self.learning_rate * self._rate_factor()
 
-    def _share(self) -> float:
-        """Return the part of the learning rate that the schedule leaves."""
+    def _rate_factor(self) -> float:
+        """Return the factor by which the schedule lowers the learning rate."""
         if self.schedule == "constant" or self.steps is None:
             return 1.0
-        done = min(1.0, self._taken / self.steps)
+        done = min(1.0, self._steps_done / self.steps)
         return 1 - done if self.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
 
     def state(self) -> State:
-        return super().state() | {"taken": self._taken}
+        return super().state() | {"taken": self._steps_done}
 
     def load_state(self, state: State) -> None:
         super().load_state(state)
-        self._taken = state["taken"]
+        self._steps_done = state["taken"]

@@ -1,4 +1,4 @@
-"""A study as data: defaults plus what differs, expanded to runs."""
+"""The description of a study, and its expansion to runs."""
 
 import hashlib
 import json
@@ -8,14 +8,22 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from pfes.config import BETA, DEFAULT_METHOD, PLACE, RunConfig, make_config
-from pfes.errors import PfesError
+from pfes.config import (
+    BETA,
+    DEFAULT_METHOD,
+    LOCATION,
+    SERVED,
+    RunConfig,
+    is_served,
+    make_config,
+)
+from pfes.errors import PfesError, SettingError
 from pfes.methods import get_method
-from pfes.models.client import PREFIX, is_served
+from pfes.runs.check import check_settings
+from pfes.system.yaml_file import read_yaml
 from pfes.tasks.spec import validation_message
-from pfes.yaml_file import read_yaml
 
-CHOICES = {"model", "task", "method"}  # what an entry of `where` chooses runs by
+SELECTORS = {"model", "task", "method"}  # an entry of `where` selects runs by these
 
 
 class StudySpec(BaseModel):
@@ -23,48 +31,49 @@ class StudySpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(pattern=r"^[\w-][\w.-]*$", description="of its report's folder, too")
+    name: str = Field(pattern=r"^[\w-][\w.-]*$", description="names the report's folder, too")
     title: str = ""
     defaults: dict[str, Any] = Field({}, description="settings of every run")
     models: list[str] = Field(min_length=1)
     tasks: list[str] = Field(min_length=1)
     seeds: list[int] = Field([0, 1, 42, 43, 100], min_length=1)
     rows: list[dict[str, Any]] = Field(
-        min_length=1, description="what is compared: a label, and settings that differ"
+        min_length=1, description="what is compared: each row is a label and its settings"
     )
     where: list[dict[str, Any]] = Field(
-        [], description="settings of some runs: of a model, a task, a method, or several of these"
+        [], description="settings of some runs, selected by model, task, method or several"
     )
 
     @model_validator(mode="after")
-    def _labels(self) -> "StudySpec":
+    def _check_rows(self) -> "StudySpec":
         labels = [row_label(row) for row in self.rows]
-        double = next((label for label in labels if labels.count(label) > 1), None)
-        if double is not None:
-            raise ValueError(f"rows: two are called {double!r}; give them labels")
-        for place in self.where:
-            chosen = [place[name] for name in CHOICES & place.keys()]
-            if not chosen or not all(isinstance(name, str) for name in chosen):
-                raise ValueError(f"where: an entry names its {', '.join(sorted(CHOICES))}")
+        repeated = next((label for label in labels if labels.count(label) > 1), None)
+        if repeated is not None:
+            raise ValueError(f"rows: two are called {repeated!r}; give them different labels")
+        for entry in self.where:
+            selected = [entry[name] for name in SELECTORS & entry.keys()]
+            if not selected or not all(isinstance(name, str) for name in selected):
+                raise ValueError(f"where: an entry needs one of {', '.join(sorted(SELECTORS))}")
         return self
 
     def settings(self, row: dict[str, Any], model: str, task: str) -> dict[str, Any]:
         """Return the settings of a row on a model and task.
 
-        The row's own stand over those of `where`, of which the later win, those over the defaults.
+        The row's settings override those of `where`, which override the defaults; of several
+        matching entries of `where`, the last one wins.
         """
-        own = {name: value for name, value in row.items() if name != "label"}
-        method = (self.defaults | own).get("method", DEFAULT_METHOD)
-        run = {
+        row_settings = {name: value for name, value in row.items() if name != "label"}
+        method = (self.defaults | row_settings).get("method", DEFAULT_METHOD)
+        names = {
             "model": (model, short_name(model)),
             "task": (task, short_name(task)),
             "method": (method,),
         }
-        found = dict(self.defaults)
-        for place in self.where:
-            if all(place[name] in run[name] for name in CHOICES & place.keys()):
-                found |= {name: value for name, value in place.items() if name not in CHOICES}
-        return found | own | {"model": model, "task": task}
+        settings = dict(self.defaults)
+        for entry in self.where:
+            if all(entry[name] in names[name] for name in SELECTORS & entry.keys()):
+                settings |= {name: value for name, value in entry.items() if name not in SELECTORS}
+        return settings | row_settings | {"model": model, "task": task}
 
 
 def short_name(name: str) -> str:
@@ -73,12 +82,12 @@ def short_name(name: str) -> str:
 
 
 def model_name(model: str, served_name: str | None) -> str:
-    """Return a model's short name; of a served one, what its server calls it, if that was said."""
+    """Return a model's short name; for a served model, its `served_name` if that is given."""
     return short_name(served_name if served_name and is_served(model) else model)
 
 
 def row_label(row: dict[str, Any]) -> str:
-    """Return what a row is called: its label, or its settings."""
+    """Return the name of a row: its label or, without one, its settings."""
     if "label" in row:
         return str(row["label"])
     return ", ".join(str(v) if k == "method" else f"{k} {v}" for k, v in row.items())
@@ -86,7 +95,7 @@ def row_label(row: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a study; `key` identifies its config, whatever the study is called."""
+    """One run of a study; `key` identifies its config, in whatever study it is."""
 
     label: str
     config: RunConfig
@@ -94,23 +103,23 @@ class PlannedRun:
 
     @property
     def model_name(self) -> str:
-        """The model without its folder or owner; of a served one, what its server calls it."""
+        """The model's name without folder or owner; for a served model, its `served_name`."""
         return model_name(self.config.model, self.config.served_name)
 
     @property
     def task_name(self) -> str:
-        """The task without its folder."""
+        """The task's name without folder."""
         return short_name(self.config.task)
 
     @property
     def folder(self) -> str:
-        """The name of its run folder: the same in every study that has this run."""
+        """The name of the run folder, which is the same in every study that has this run."""
         parts = (self.config.method, self.model_name, self.task_name)
         text = "-".join([*parts, str(self.config.seed), self.key])
         return "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in text)
 
 
-def read_study(path: str | Path) -> StudySpec:
+def read_study_spec(path: str | Path) -> StudySpec:
     """Read a study's YAML file."""
     try:
         return StudySpec.model_validate(read_yaml(Path(path), "study file"))
@@ -119,9 +128,9 @@ def read_study(path: str | Path) -> StudySpec:
 
 
 def plan_runs(spec: StudySpec, overrides: dict[str, Any]) -> list[PlannedRun]:
-    """Return the runs of a study, seed by seed, so that every cell soon has something to show.
+    """Return the runs of a study, seed by seed, so that every table cell soon has a first value.
 
-    `overrides`, which come from the command line, stand over all other settings.
+    `overrides`, such as those of the command line, override all other settings.
     """
     runs = []
     for seed in spec.seeds:
@@ -130,38 +139,43 @@ def plan_runs(spec: StudySpec, overrides: dict[str, Any]) -> list[PlannedRun]:
                 for row in spec.rows:
                     settings = spec.settings(row, model, task) | {"seed": seed}
                     if settings.get("trust_remote_code"):
-                        raise PfesError("--trust-remote-code is given on the command line alone")
+                        raise SettingError(
+                            "trust_remote_code",
+                            "this cannot be set in a file; give it as an option or argument",
+                        )
                     config = _with_beta(make_config(**settings | overrides))
+                    # defaults and `where` may have settings of other methods; a row may not
+                    check_settings(config, row.keys() - {"label"})
                     runs.append(PlannedRun(row_label(row), config, config_key(config)))
     _check_models(runs)
     return runs
 
 
 def _check_models(runs: list[PlannedRun]) -> None:
-    """Refuse two served models that would be one: addresses are no part of what a run is."""
+    """Refuse two served models whose runs would be the same, as addresses do not identify a run."""
     models: dict[str, str] = {}
     for run in runs:
-        known = models.setdefault(run.folder, run.config.model)
-        if known != run.config.model:
+        first = models.setdefault(run.folder, run.config.model)
+        if first != run.config.model:
             raise PfesError(
-                f"{known} and {run.config.model} would have the same runs, as servers of one "
-                "model: tell them apart by served_name, in `where`"
+                f"{first} and {run.config.model} would share their runs, like two servers of one "
+                "model: if they differ, give each its served_name in `where`"
             )
 
 
 def _with_beta(config: RunConfig) -> RunConfig:
-    """Return a config that names its β, so that the default and the same β given are one run."""
+    """Return the config with β filled in, so that the default and the same β given are one run."""
     given = config.beta is not None or not get_method(config.method).regularized
     return config if given else config.model_copy(update={"beta": BETA})
 
 
 def config_key(config: RunConfig) -> str:
-    """Return a short hash of what a run is a function of.
+    """Return a short hash of the settings that determine a run's result.
 
-    Settings at their defaults are no part of it, so that a setting that pfes learns later does not
-    make every finished run another one.
+    Settings at their defaults are left out, so that adding a setting to pfes does not change the
+    keys of finished runs.
     """
-    content = config.model_dump(exclude=set(PLACE), exclude_defaults=True)
+    content = config.model_dump(exclude=set(LOCATION), exclude_defaults=True)
     if is_served(config.model):
-        content["model"] = PREFIX  # which servers answer is a matter of place
+        content["model"] = SERVED  # which servers answer does not change what the run is
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]

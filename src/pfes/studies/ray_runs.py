@@ -1,72 +1,73 @@
-"""The runs of a study over a Ray cluster: a task each, its run folder on shared storage."""
+"""Do the runs of a study on a Ray cluster: each is a Ray task, its folder on shared storage."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pfes.config import make_config
-from pfes.engines.ray_model import check_room, start_ray
-from pfes.errors import PfesError
-from pfes.studies.carry_out import RunEvent, carry_out
+from pfes.errors import PfesError, one_line
+from pfes.models.ray.cluster import check_room, start_ray
+from pfes.studies.execute import RunEvent, check_plan, execute_runs
 from pfes.studies.plan import PlannedRun
 from pfes.studies.store import open_store, whole_address
 
-WAIT = 0.5  # seconds between two looks at the cluster
-RETRIES = 1  # of a run whose worker died, before it is reported
+WAIT = 0.5  # seconds between two checks of the cluster
+RETRIES = 1  # how often a run is retried whose worker died
 
 
-def carry_out_on_ray(
+def execute_on_ray(
     plan: list[PlannedRun], out: str | Path, engine: str, threads: int, gpus: float = 0.0
 ) -> Iterator[RunEvent]:
-    """Carry out a study on a cluster; finished runs are skipped, begun ones go on.
+    """Do a study on a cluster; finished runs are skipped, interrupted ones continue.
 
     `out` must be the same folder on every node, or an address that fsspec knows. A run whose worker
-    dies or breaks is begun again where it stood, once; a run that fails is reported, and the others
-    go on.
+    dies or breaks is continued once from its checkpoint. A run that fails is reported, and the
+    others go on.
     """
-    here = make_config(model="", task="", engine=engine, gpus_per_worker=gpus)
-    ray = start_ray(here)
-    check_room(ray, here, 1, threads)
+    store = open_store(out)
+    check_plan(plan, store)
+    config = make_config(model="", task="", engine=engine, gpus_per_worker=gpus)
+    ray = start_ray(config)
+    check_room(ray, config, 1, threads)
     from ray.util.queue import Queue
 
     events: Any = Queue()
-    remote = ray.remote(_one).options(
+    remote_run = ray.remote(_do_run).options(
         num_cpus=threads, num_gpus=gpus, max_retries=RETRIES, retry_exceptions=True
     )
-    asked = {}
-    store = open_store(out)
+    pending = {}
     for number, planned in enumerate(plan):
         try:
-            ended = store.result(planned.folder)
+            result = store.result(planned.folder)
         except PfesError as error:
             yield RunEvent(number, error)
             continue
-        if ended is not None:
-            yield RunEvent(number, ended)
+        if result is not None:
+            yield RunEvent(number, result)
         else:
-            asked[remote.remote(plan, whole_address(out), number, threads, events)] = number
+            pending[remote_run.remote(plan, whole_address(out), number, threads, events)] = number
     try:
-        while asked:
-            ready, _ = ray.wait(list(asked), timeout=WAIT)
+        while pending:
+            ready, _ = ray.wait(list(pending), timeout=WAIT)
             yield from events.get_nowait_batch(events.qsize())
             for reference in ready:
-                number = asked.pop(reference)
+                number = pending.pop(reference)
                 try:
                     ray.get(reference)
                 except ray.exceptions.RayError as error:
-                    words = " ".join(str(error).split())[:200]
-                    yield RunEvent(number, PfesError(f"its worker died, twice: {words}"))
+                    message = f"its worker died twice: {one_line(error, 200)}"
+                    yield RunEvent(number, PfesError(message))
         yield from events.get_nowait_batch(events.qsize())
     finally:
-        for reference in asked:
+        for reference in pending:
             ray.cancel(reference, force=True)
         events.shutdown(force=True)
 
 
-def _one(plan: list[PlannedRun], out: str, number: int, threads: int, events: Any) -> None:
-    """Carry out one run in a worker; what happens goes to whoever shows the study."""
+def _do_run(plan: list[PlannedRun], out: str, number: int, threads: int, events: Any) -> None:
+    """Do one run in a worker, and put its events into the queue of the process that shows them."""
     import torch
 
     torch.set_num_threads(threads)
-    for event in carry_out(plan, out, [number]):
+    for event in execute_runs(plan, out, [number]):
         events.put(event)

@@ -1,4 +1,4 @@
-"""Rows of a data set: from files, a folder of files, the Hub, or the embedded data."""
+"""Read the rows of a data set from files, a folder, the Hub or the embedded data; write rows."""
 
 import csv
 import json
@@ -8,14 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pfes.errors import PfesError
-from pfes.tasks.spec import DatasetSpec, one_line
+from pfes.errors import PfesError, SettingError, one_line
+from pfes.system.downloads import HUB_TIMEOUT
+from pfes.system.files import replacing
+from pfes.tasks.spec import DatasetSpec
 
 Row = dict[str, Any]
-Rows = Callable[[], Iterator[Row]]  # from the first on, each time it is called
-HUB_TIMEOUT = 20.0  # seconds; the Hub's own client would retry for half a minute
+Rows = Callable[[], Iterator[Row]]  # every call starts again from the first row
 SUFFIXES = (".jsonl", ".csv", ".tsv", ".parquet")
-WRITTEN = (".jsonl", ".csv", ".tsv")
+WRITABLE_SUFFIXES = (".jsonl", ".csv", ".tsv")
 
 
 def read_file(path: Path) -> Iterator[Row]:
@@ -33,8 +34,8 @@ def read_file(path: Path) -> Iterator[Row]:
             yield from _read_table(path, "\t" if path.suffix == ".tsv" else ",")
     except csv.Error as error:
         raise PfesError(
-            f"data file {path}: {one_line(error)}; a text with quotes in it is between quotes, and "
-            "has each of its own twice"
+            f"data file {path}: {one_line(error)}; quote a text that has quotes or commas in it, "
+            "and double every quote inside it"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise PfesError(f"data file {path} cannot be read: {one_line(error)}") from None
@@ -43,62 +44,51 @@ def read_file(path: Path) -> Iterator[Row]:
 class RowWriter:
     """Writes rows to a CSV, TSV or JSONL file, which appears under its name when complete.
 
-    The first row's columns are those of a table; a row with others is an error, nothing is lost.
+    In CSV and TSV, the first row determines the columns; a row with other columns is an error.
     """
 
     def __init__(self, path: Path) -> None:
-        if path.suffix not in WRITTEN:
-            raise PfesError(f"--out {path} must end in one of {', '.join(WRITTEN)}")
+        if path.suffix not in WRITABLE_SUFFIXES:
+            raise SettingError("out", f"{path} must end in one of {', '.join(WRITABLE_SUFFIXES)}")
         self.path = path
-        self.nested = path.suffix == ".jsonl"
-        self._draft = path.with_name(path.name + ".tmp")
+        self.nested = path.suffix == ".jsonl"  # whether a value may be an object
+        self._replacing = replacing(path, mode="w", encoding="utf-8", errors="replace", newline="")
         self._table: csv.DictWriter[str] | None = None
         self._count = 0
 
     def __enter__(self) -> "RowWriter":
-        try:
-            self._file = self._draft.open("w", encoding="utf-8", errors="replace", newline="")
-        except OSError as error:
-            raise PfesError(f"--out {self.path}: {error.strerror}") from None
+        self._file = self._replacing.__enter__()
         return self
 
     def write(self, row: Row) -> None:
         """Add a row."""
         self._count += 1
+        if self.nested:
+            self._file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+            return
+        if self._table is None:
+            delimiter = "\t" if self.path.suffix == ".tsv" else ","
+            self._table = csv.DictWriter(self._file, list(row), delimiter=delimiter)
+            self._table.writeheader()
         try:
-            if self.nested:
-                self._file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
-                return
-            if self._table is None:
-                delimiter = "\t" if self.path.suffix == ".tsv" else ","
-                self._table = csv.DictWriter(self._file, list(row), delimiter=delimiter)
-                self._table.writeheader()
             self._table.writerow(row)
-        except OSError as error:
-            raise PfesError(f"--out {self.path}: {error.strerror}") from None
         except ValueError as error:
-            raise PfesError(f"--out {self.path}, row {self._count}: {error}") from None
+            raise SettingError("out", f"{self.path}, row {self._count}: {error}") from None
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        try:
-            self._file.close()
-            if kind is None:
-                self._draft.replace(self.path)
-            else:
-                self._draft.unlink(missing_ok=True)
-        except OSError as error:
-            raise PfesError(f"--out {self.path}: {error.strerror}") from None
+    def __exit__(self, *exception: Any) -> None:
+        self._replacing.__exit__(*exception)
 
 
 def _read_table(path: Path, delimiter: str) -> Iterator[Row]:
-    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # a long review is not an error
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # long texts are allowed
     with path.open(encoding="utf-8-sig", newline="") as file:
-        # strict: a text that begins with a quote would otherwise take in the rows behind it
+        # strict: otherwise a text that begins with a quote would swallow the rows after it
         for number, row in enumerate(csv.DictReader(file, delimiter=delimiter, strict=True), 1):
             if None in row:
+                separator = "a tab" if delimiter != "," else "commas"
                 raise PfesError(
-                    f"data file {path}, row {number}: it has more values than there are columns; a "
-                    f"text with {'a tab' if delimiter != ',' else 'commas'} in it needs quotes"
+                    f"data file {path}, row {number}: more values than columns; a text with "
+                    f"{separator} in it must be quoted"
                 )
             yield row
 
@@ -129,59 +119,60 @@ def _read_parquet(path: Path) -> Iterator[Row]:
 
 
 def read_folder(folder: Path, split: str) -> Iterator[Row]:
-    """Yield a split's rows from a local copy of a Hub data set: `split.jsonl` or a sibling format.
+    """Yield a split's rows from a local copy of a Hub data set: `split.jsonl`, `.csv` and so on.
 
     Parquet shards as the Hub stores them (`split-00000-of-00002.parquet`) are read in order.
     """
     files = [folder / f"{split}{suffix}" for suffix in SUFFIXES]
-    found = next(([file] for file in files if file.is_file()), None)
-    found = found or sorted(folder.glob(f"{split}-*.parquet"))
-    if not found:
-        raise PfesError(
-            f"--data-dir: {folder} has no {split!r} split "
-            f"(looked for {', '.join(file.name for file in files)}, {split}-*.parquet)"
+    shards = next(([file] for file in files if file.is_file()), None)
+    shards = shards or sorted(folder.glob(f"{split}-*.parquet"))
+    if not shards:
+        raise SettingError(
+            "data_dir",
+            f"{folder} has no {split!r} split "
+            f"(looked for {', '.join(file.name for file in files)}, {split}-*.parquet)",
         )
-    for file in found:
+    for file in shards:
         yield from read_file(file)
 
 
 def read_hub(dataset: DatasetSpec, split: str) -> Iterator[Row]:
-    """Yield a split's rows from the Hugging Face Hub, or from its cache where the Hub is away."""
+    """Yield a split's rows from the Hugging Face Hub, or from its cache if it cannot be reached."""
     import datasets
     import huggingface_hub
 
-    away = ""
+    offline = ""
     try:
         huggingface_hub.HfApi().dataset_info(str(dataset.hub), timeout=HUB_TIMEOUT)
-    except Exception as error:  # whichever network library the Hub's client uses
-        away = one_line(error)[:120]
-        # from here on the caches alone, without half a minute of retries for each file
+    except Exception as error:  # the type depends on the network library of the Hub's client
+        offline = one_line(error, 120)
+        # use only the cache, instead of retrying for half a minute on each file
         huggingface_hub.constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
     try:
         yield from datasets.load_dataset(dataset.hub, dataset.config, split=split)
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise PfesError(
-            f"data set {dataset.hub!r} ({dataset.config or 'default'}, {split}) cannot be had from "
-            f"the Hub ({away or one_line(error)[:120]}): a local copy goes with --data-dir"
+            f"data set {dataset.hub!r} ({dataset.config or 'default'}, {split}) cannot be loaded "
+            f"from the Hub ({offline or one_line(error, 120)}): use a local copy with --data-dir"
         ) from None
 
 
 def read_splits(
     name: str, dataset: DatasetSpec, base: Path, data_dir: Path | None
 ) -> tuple[Rows, Rows | None]:
-    """Return how to read training rows and, where the data set has them, test rows."""
+    """Return functions that read the training rows and, if the data set has any, the test rows."""
     if dataset.file is not None:
         test = None if dataset.test_file is None else partial(read_file, base / dataset.test_file)
         return partial(read_file, base / dataset.file), test
     if dataset.embedded is not None:
-        from pfes.tasks.embedded import embedded_data
+        from pfes.tasks.embedded_data import embedded_data
 
         return partial(read_file, embedded_data(dataset.embedded)), None
     read: Callable[[str], Iterator[Row]] = partial(read_hub, dataset)
     if data_dir is not None:
         folder = data_dir / name
         if not folder.is_dir():
-            raise PfesError(f"--data-dir: {folder} does not exist")
+            raise SettingError("data_dir", f"{folder} does not exist")
         read = partial(read_folder, folder)
     return partial(read, dataset.train), None if dataset.test is None else partial(
         read, dataset.test

@@ -1,1 +1,0 @@
-"""Methods that search tokens, or nothing at all: what continuous search is compared with."""

@@ -1,0 +1,94 @@
+"""The one contract: what a language model that can only be queried is asked, and answers."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float32]
+Ints: TypeAlias = NDArray[np.int64]
+
+Family = Literal["masked", "causal"]
+Placement = Literal["prefix", "suffix"]  # of the prompt: in front of the text, or behind it
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Encoded examples: all that `LanguageModel.logprobs` needs beside the prompts.
+
+    `answers` are positions in `token_ids` as they stand here, before a prompt is put in.
+    """
+
+    token_ids: tuple[tuple[int, ...], ...]  # one row per example, with special tokens
+    answers: tuple[int, ...]  # the position in each row at which the answer is read
+    words: tuple[int, ...]  # the token of each label's verbalizer word
+    labels: Ints  # (examples,)
+    placement: Placement = "prefix"
+
+    def take(self, examples: Sequence[int] | Ints) -> "Batch":
+        """Return some of the examples, in the order given."""
+        index = list(map(int, examples))
+        return replace(
+            self,
+            token_ids=tuple(self.token_ids[i] for i in index),
+            answers=tuple(self.answers[i] for i in index),
+            labels=self.labels[index],
+        )
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+
+class LanguageModel(ABC):
+    """A language model that can only be queried.
+
+    A model of your own needs the attributes, `vocabulary`, `embed` and `logprobs`; the rest has
+    defaults.
+    """
+
+    name: str
+    family: Family
+    tokenizer: Any  # as in transformers
+    width: int  # e: of the input embedding, which is not always the hidden size
+    max_length: int  # tokens that the model takes, prompt included
+    precision: str | None = None  # of the weights, such as float32; None where nobody says
+
+    @property
+    @abstractmethod
+    def vocabulary(self) -> int:
+        """How many tokens have an embedding to start a prompt from."""
+
+    @abstractmethod
+    def embed(self, tokens: Sequence[int]) -> Floats:
+        """Return the input embeddings of tokens, as `(tokens, width)`."""
+
+    @abstractmethod
+    def logprobs(self, prompts: Floats, batch: Batch) -> Floats:
+        """Return log-probabilities over the full vocabulary of the verbalizer words.
+
+        `prompts` is `(candidates, length, width)`; length 0 is the template alone. The result is
+        `(candidates, examples, words)`.
+        """
+
+    def ranks(self, prompts: Floats, batch: Batch) -> tuple[Floats, Ints | None]:
+        """Return `logprobs` and, where the model shows them, the words' ranks (1 = top)."""
+        return self.logprobs(prompts, batch), None
+
+    def choose_batch_tokens(self, prompt: Floats, batch: Batch, candidates: int) -> int | None:
+        """Measure how to evaluate `candidates` prompts at a time fastest.
+
+        Return how many tokens a forward pass should have, or None where there is no such choice.
+        """
+        return None
+
+    def set_batch_tokens(self, tokens: int | None) -> None:  # noqa: B027
+        """Set how many tokens a forward pass has; None is the model's own default."""
+
+    def close(self) -> None:  # noqa: B027
+        """Give back what the model holds, such as worker processes."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "LanguageModel":
+        return self  # a model is large and never changes: scikit-learn's clones share it

@@ -1,0 +1,179 @@
+"""The card of an export: what the prompt is for, how good it is, how to use it."""
+
+import json
+from typing import Any
+
+from pfes.contract import Family
+from pfes.deploy.prompt import SavedPrompt
+from pfes.tasks.spec import MASK, placeholders
+
+LIBRARY = {"peft": "peft", "safetensors": "transformers", "vllm": "vllm"}
+
+PEFT = """\
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+base = {base!r}
+tokenizer = AutoTokenizer.from_pretrained(base)
+model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.{dtype})
+model = PeftModel.from_pretrained(model, "THIS_FOLDER")
+inputs = tokenizer({example!r}, return_tensors="pt")
+with torch.inference_mode():
+    logits = model(**inputs).logits[0, -1]
+words = {words!r}  # each label's word, as a token
+print(max(words, key=lambda label: logits[words[label]]))
+"""
+
+PLAIN = """\
+import pfes
+import torch
+from transformers import {auto}, AutoTokenizer
+
+base = {base!r}
+tokenizer = AutoTokenizer.from_pretrained(base)
+model = {auto}.from_pretrained(base, dtype=torch.{dtype}).eval()
+model = pfes.load_prompt("THIS_FOLDER").attach(model)
+inputs = tokenizer({example}, return_tensors="pt")
+with torch.inference_mode():
+    logits = model(**inputs).logits[0, {where}]
+words = {words!r}  # each label's word, as a token
+print(max(words, key=lambda label: logits[words[label]]))
+"""
+
+VLLM = """\
+import base64
+import io
+import json
+import urllib.request
+
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+base = {base!r}
+tokenizer = AutoTokenizer.from_pretrained(base)
+embed = AutoModelForCausalLM.from_pretrained(base).get_input_embeddings()  # this alone is used
+prompt = load_file("THIS_FOLDER/prompt.safetensors")["prompt"]
+words = {words!r}  # each label's word, as a token
+with torch.inference_mode():
+    text = embed(tokenizer({example!r}, return_tensors="pt")["input_ids"][0])
+    rows, buffer = torch.cat({order}), io.BytesIO()
+    torch.save(rows, buffer)
+question = {{
+    "model": {served!r},
+    "prompt_embeds": [base64.b64encode(buffer.getvalue()).decode()],
+    "max_tokens": 1,
+    "temperature": 0,
+    "logprobs": len(words),
+    "logprob_token_ids": list(words.values()),
+    "return_tokens_as_token_ids": True,
+}}
+head = {{"Content-Type": "application/json"}}  # and Authorization, where the server wants a key
+url = "http://127.0.0.1:8000/v1/completions"
+request = urllib.request.Request(url, json.dumps(question).encode(), head)
+answer = json.load(urllib.request.urlopen(request))["choices"][0]["logprobs"]["top_logprobs"][0]
+print(max(words, key=lambda label: answer[f"token_id:{{words[label]}}"]))
+"""
+
+NOTES = {
+    "peft": (
+        "PEFT puts the prompt in front of the text, where it was found, so answers are those of "
+        "`pfes predict`, for single texts and for batches that are padded on the right (read each "
+        "row at its last real token). With padding on the left PEFT puts the prompt before the "
+        "padding, which moves it away from the text: answers then differ."
+    ),
+    "safetensors": (
+        "The prompt goes in by `attach`: logits line up with the input, and padding on either side "
+        "changes nothing."
+    ),
+    "vllm": (
+        "A server started with `--enable-prompt-embeds` takes the prompt and the text together as "
+        "embeddings. With pfes, `pfes predict THIS_FOLDER --model vllm:URL --tokenizer BASE` does "
+        "all of this, for files of any length."
+    ),
+}
+MASKED = (
+    " PEFT has no prompt tuning for masked language models: its prompt would be ignored without a "
+    "word, so this is not a PEFT adapter."
+)
+
+
+def card(saved: SavedPrompt, kind: str, family: Family, base: str, words: tuple[int, ...]) -> str:
+    """Return the README of an export."""
+    spec, config, figures = saved.spec, saved.config, saved.figures
+    head = {"library_name": LIBRARY[kind], "base_model": base, "tags": ["prompt-tuning", "pfes"]}
+    front = "\n".join(f"{name}: {json.dumps(value)}" for name, value in head.items())
+    length, width = saved.prompt.shape
+    where = "behind" if saved.placement == "suffix" else "in front of"
+    shown = "".join(spec.demonstrations)
+    lines = [
+        f"---\n{front}\n---",
+        f"# A soft prompt for {spec.name}",
+        f"{length} tokens of width {width} {where} the text, found with pfes on {config.model} "
+        "by function evaluations alone: no gradients, and the model is unchanged.",
+        "## Task",
+        f"Template:\n\n{_fenced(spec.template(family), 'text')}",
+        *([f"In front of every text:\n\n{_fenced(shown, 'text')}"] if shown else []),
+        f"Labels and the words that stand for them:\n\n{_fenced(_labels(saved), 'text')}",
+        "## How good it is",
+        _quality(figures) if figures else "No result was stored with this prompt.",
+        f"Method {config.method}, seed {config.seed}, {config.shots} examples per class, budget "
+        f"{config.budget} evaluations.",
+        "## How to use it",
+        _usage(saved, kind, family, base, dict(zip(spec.labels, words, strict=True))),
+        NOTES[kind] + (MASKED if family == "masked" else ""),
+        f"With pfes: `pfes predict THIS_FOLDER {'--text … ' * len(spec.fields)}`".rstrip(" `")
+        + "`",
+    ]
+    return "\n\n".join(lines) + "\n"
+
+
+def _quality(figures: dict[str, Any]) -> str:
+    rank = figures.get("rank")
+    shown = "not known (a service does not tell)" if rank is None else f"{rank:.2f}"
+    if not figures["test_examples"]:
+        return "It was not tested: no examples were held out."
+    low, high = figures["intervals"]["test"]
+    return (
+        f"On {figures['test_examples']} held-out examples: {figures['metric']} "
+        f"{figures['test']:.4f} (95 % interval {low:.4f} – {high:.4f}); the template alone "
+        f"{figures['zero_shot']:.4f}. Confidence: mean probability of the answer "
+        f"P = {figures['probability']:.4f}, mean rank R = {shown}."
+    )
+
+
+def _usage(saved: SavedPrompt, kind: str, family: Family, base: str, words: dict[str, int]) -> str:
+    spec = saved.spec
+    template = spec.template(family)
+    names = [name for name in placeholders(template) if name != MASK]
+    filled = template.format_map(dict.fromkeys(names, "…") | {MASK: "{mask}"})
+    filled = "".join(spec.demonstrations) + filled
+    mask = "{mask}" in filled
+    example = f"{filled!r}.replace('{{mask}}', tokenizer.mask_token)" if mask else repr(filled)
+    where = "inputs['input_ids'][0].tolist().index(tokenizer.mask_token_id)" if mask else "-1"
+    auto = "AutoModelForMaskedLM" if family == "masked" else "AutoModelForCausalLM"
+    dtype = saved.config.dtype or "float32"
+    code = {"peft": PEFT, "safetensors": PLAIN, "vllm": VLLM}[kind].format(
+        base=base,
+        example=example if kind == "safetensors" else filled,
+        words=words,
+        where=where,
+        auto=auto,
+        dtype=dtype,
+        served=saved.config.served_name or base,
+        order="[prompt, text]" if saved.placement == "prefix" else "[text, prompt]",
+    )
+    return _fenced(code.rstrip("\n"), "python")
+
+
+def _labels(saved: SavedPrompt) -> str:
+    return "\n".join(f"{label}: {word}" for label, word in saved.spec.verbalizers.items())
+
+
+def _fenced(text: str, language: str) -> str:
+    """Return a block of code; text that has fences of its own gets longer ones."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}{language}\n{text}\n{fence}"

@@ -1,1 +1,0 @@
-"""Where candidates are evaluated, when that is not this process alone."""

@@ -1,0 +1,156 @@
+"""A Hugging Face model in this process, any architecture, unpatched."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from pfes.config import MAX_BATCH_TOKENS
+from pfes.contract import Batch, Family, Floats, Ints, LanguageModel
+from pfes.errors import OutOfMemoryError, PfesError
+from pfes.models.local.batch_size import remembered_batch_tokens
+from pfes.models.local.padded import Pass
+from pfes.models.local.paths import EvaluationPaths
+from pfes.system.memory import is_out_of_memory
+
+OUT_OF_MEMORY = "the model ran out of memory: lower --max-batch-tokens, or use --dtype float16"
+BATCH_TOKENS = 2048  # of a pass, until measured: fast on a CPU
+
+
+class LocalModel(LanguageModel):
+    """A masked or causal language model that lives here.
+
+    `module` and `tokenizer` are the plain Hugging Face objects.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        family: Family,
+        module: Any,
+        tokenizer: Any,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+    ) -> None:
+        self.name = name
+        self.family = family
+        self.module = module.eval().requires_grad_(False)
+        self.tokenizer = tokenizer
+        self.max_batch_tokens = max_batch_tokens
+        self.batch_tokens = min(BATCH_TOKENS, max_batch_tokens)  # see `choose_batch_tokens`
+        self._embedding = module.get_input_embeddings()
+        self.width = int(self._embedding.weight.shape[1])
+        self.max_length = _max_length(module, tokenizer)
+        self._paths = EvaluationPaths(module, family)
+        self.fast_paths = self._paths.names
+        self.precision = str(self.dtype).removeprefix("torch.")
+
+    @property
+    def device(self) -> torch.device:
+        """Where inputs go."""
+        return self._embedding.weight.device  # type: ignore[no-any-return]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the weights."""
+        return self._embedding.weight.dtype  # type: ignore[no-any-return]
+
+    @property
+    def vocabulary(self) -> int:
+        return min(len(self.tokenizer), int(self._embedding.weight.shape[0]))
+
+    @torch.inference_mode()
+    def embed(self, tokens: Sequence[int]) -> Floats:
+        ids = torch.tensor(tokens, dtype=torch.long, device=self.device)
+        return self._embedding(ids).float().cpu().numpy()  # type: ignore[no-any-return]
+
+    @torch.inference_mode()
+    def logprobs(self, prompts: Floats, batch: Batch) -> Floats:
+        return self._answers(prompts, batch, ranks=False)[0]
+
+    @torch.inference_mode()
+    def ranks(self, prompts: Floats, batch: Batch) -> tuple[Floats, Ints | None]:
+        return self._answers(prompts, batch, ranks=True)
+
+    def _answers(self, prompts: Floats, batch: Batch, ranks: bool) -> tuple[Floats, Ints | None]:
+        candidates, _, width = prompts.shape
+        if width != self.width:
+            raise ValueError(f"prompts are {width} wide, the model's embedding is {self.width}")
+        shape = (candidates, len(batch), len(batch.words))
+        logprobs = np.empty(shape, dtype=np.float32)
+        positions = np.empty(shape, dtype=np.int64) if ranks else None
+        words = torch.tensor(batch.words, device=self.device)
+        soft = torch.as_tensor(prompts, device=self.device).to(self.dtype)
+        try:
+            for pairs, raw in self._passes(soft, batch):
+                logits = raw.float()  # (pairs, vocabulary)
+                chosen = logits[:, words]  # (pairs, words)
+                logprobs[pairs] = (chosen - logits.logsumexp(-1, keepdim=True)).cpu().numpy()
+                if positions is not None:
+                    above = (logits[:, None, :] > chosen[:, :, None]).sum(-1)
+                    positions[pairs] = (above + 1).cpu().numpy()
+        except (MemoryError, RuntimeError) as error:
+            if is_out_of_memory(error):
+                raise OutOfMemoryError(OUT_OF_MEMORY) from None
+            raise
+        return logprobs, positions
+
+    def choose_batch_tokens(self, prompt: Floats, batch: Batch, candidates: int) -> int:
+        tokens = sum(len(row) for row in batch.token_ids)
+        parts = (
+            self.name, self.device, self.dtype, torch.get_num_threads(), torch.__version__,
+            self.max_batch_tokens, batch.placement, len(prompt), len(batch), tokens, candidates,
+        )  # fmt: skip
+        # a copy of the batch: what is kept for each size that is tried goes with it
+        work = batch.take(range(len(batch)))
+        before = self.batch_tokens
+        try:
+            return remembered_batch_tokens(
+                " ".join(map(str, parts)),
+                self.max_batch_tokens,
+                lambda size: self._seconds(prompt, work, candidates, size),
+            )
+        finally:
+            self.batch_tokens = before
+
+    def _seconds(self, prompt: Floats, batch: Batch, candidates: int, tokens: int) -> float:
+        """Return the seconds that one candidate takes in passes of so many tokens."""
+        self.set_batch_tokens(tokens)
+        row = len(prompt) + sum(len(row) for row in batch.token_ids)
+        together = 1 if batch.placement == "suffix" else max(1, tokens // row)
+        prompts = np.repeat(prompt[None], min(candidates, together), axis=0)
+        self.logprobs(prompt[None], batch)  # prepares what is kept for this size
+        began = time.perf_counter()
+        self.logprobs(prompts, batch)
+        return (time.perf_counter() - began) / len(prompts)
+
+    def set_batch_tokens(self, tokens: int | None) -> None:
+        self.batch_tokens = tokens or min(BATCH_TOKENS, self.max_batch_tokens)
+
+    def plain_passes(self, soft: torch.Tensor, batch: Batch) -> Iterator[Pass]:
+        """Evaluate prompts by the plain path, which gradients can follow."""
+        return self._paths.plain(soft, batch, min(self.batch_tokens, self.max_batch_tokens))
+
+    def _passes(self, soft: torch.Tensor, batch: Batch) -> Iterator[Pass]:
+        tokens = min(self.batch_tokens, self.max_batch_tokens)
+        return self._paths.passes(soft, batch, tokens)
+
+
+def _max_length(module: Any, tokenizer: Any) -> int:
+    """Return how many tokens the model takes: by its positions and by its tokenizer."""
+    limits = [tokenizer.model_max_length]  # a huge number where the tokenizer sets none
+    positions = getattr(module.config.get_text_config(), "max_position_embeddings", None)
+    if positions is not None:
+        # RoBERTa counts positions from its padding index on, and so has fewer than it says
+        offsets = [
+            part.padding_idx + 1
+            for name, part in module.named_modules()
+            if name.endswith("position_embeddings")
+            and getattr(part, "padding_idx", None) is not None
+        ]
+        limits.append(positions - (offsets[0] if offsets else 0))
+    limit = min(limits)
+    if limit < 1:
+        raise PfesError("the model's configuration leaves no room for a single token")
+    return int(limit)

@@ -1,0 +1,167 @@
+"""The paths by which prompts are evaluated; which of them a model can use is tried at load."""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from pfes.contract import Batch, Family, Placement
+from pfes.errors import PfesError
+from pfes.models.local.last_layer import last_layer_parts
+from pfes.models.local.packed import PackedEvaluator
+from pfes.models.local.padded import Pass, padded_passes
+from pfes.models.local.suffix import SuffixEvaluator
+
+TOLERANCE = 1e-3  # of log-probabilities, in the checks; true differences are far larger
+STEPS = 8  # of the model's precision at its largest logit, where that is more: half precision
+FAILURES = (NotImplementedError, RuntimeError, TypeError, ValueError, StopIteration)
+Passes: TypeAlias = Callable[[torch.Tensor, Batch, int], Iterator[Pass]]
+
+
+class EvaluationPaths:
+    """Evaluates prompts by the fastest path that gives a model's own answers.
+
+    Every path is tried against the plain one on two short rows, and used only if both agree. The
+    plain path is tried as well: against plain token ids, and for padding that changes answers.
+    """
+
+    def __init__(self, module: Any, family: Family) -> None:
+        self._module = module
+        self._family = family
+        self._window = _longest_seen(module.config)
+        self._stretch = _longest_unstretched(module.config)
+        _check_tokens(module)
+        self._alike = False
+        self._alike = not self._agrees(partial(self._padded, alike=True))
+        self._parts: list[torch.nn.Module] = []
+        parts = last_layer_parts(module)
+        if parts and self._agrees(partial(self.plain, parts=parts)):
+            self._parts = parts
+        self._evaluators: dict[Placement, PackedEvaluator | SuffixEvaluator] = {}
+        if family == "causal" and _takes_plans(module):
+            packed = PackedEvaluator(module, self._parts)
+            if self._agrees(packed.passes):
+                self._evaluators["prefix"] = packed
+                suffix = SuffixEvaluator(module, self._parts)
+                if self._agrees(suffix.passes, "suffix"):
+                    self._evaluators["suffix"] = suffix
+
+    @property
+    def names(self) -> set[str]:
+        """The fast paths that this architecture can use."""
+        return {*self._evaluators, *(["last-layer"] if self._parts else [])}
+
+    def passes(self, soft: torch.Tensor, batch: Batch, max_tokens: int) -> Iterator[Pass]:
+        """Evaluate prompts `soft` (candidates, length, width)."""
+        # without a prompt the two placements are the same
+        evaluator = self._evaluators.get(batch.placement if soft.shape[1] else "prefix")
+        if evaluator is None or _longest(soft, batch) > min(self._window, self._stretch):
+            return self.plain(soft, batch, max_tokens, self._parts)
+        return evaluator.passes(soft, batch, max_tokens)
+
+    def plain(
+        self,
+        soft: torch.Tensor,
+        batch: Batch,
+        max_tokens: int,
+        parts: Sequence[torch.nn.Module] = (),
+    ) -> Iterator[Pass]:
+        """Evaluate by the plain path; where padding matters, only rows of one length together."""
+        alike = self._alike or _longest(soft, batch) > self._stretch
+        return self._padded(soft, batch, max_tokens, parts, alike)
+
+    def _padded(
+        self,
+        soft: torch.Tensor,
+        batch: Batch,
+        max_tokens: int,
+        parts: Sequence[torch.nn.Module] = (),
+        alike: bool = False,
+    ) -> Iterator[Pass]:
+        return padded_passes(self._module, self._family, soft, batch, max_tokens, parts, alike)
+
+    def _agrees(self, passes: Passes, placement: Placement = "prefix") -> bool:
+        rows = (tuple(range(1, 14)), (14, 15, 16))  # of which one has much padding
+        answers = (12, 2) if self._family == "causal" else (3, 1)
+        batch = Batch(rows, answers, (0, 1), np.zeros(2, dtype=np.int64), placement)
+        weight = self._module.get_input_embeddings().weight
+        soft = torch.stack([weight[i : i + 2] for i in (9, 11)])
+        try:
+            with torch.inference_mode():
+                plain = dict(_by_pair(self.plain(soft, batch, 64)))
+                for _ in range(2):  # the second time from what was kept
+                    fast = dict(_by_pair(passes(soft, batch, 64)))
+                    if not all(_close(fast[pair], plain[pair], soft.dtype) for pair in plain):
+                        return False
+        except FAILURES:
+            return False
+        return True
+
+
+def _longest(soft: torch.Tensor, batch: Batch) -> int:
+    return int(soft.shape[1]) + max(len(row) for row in batch.token_ids)
+
+
+def _takes_plans(module: Any) -> bool:
+    """Say whether an architecture lets a library bring its own attention and positions."""
+    return (
+        getattr(module, "_supports_attention_backend", False)
+        and "position_ids" in inspect.signature(module.forward).parameters
+    )
+
+
+def _check_tokens(module: Any) -> None:
+    """Refuse a model whose outputs for `inputs_embeds` differ from those for the same tokens."""
+    config = module.config.get_text_config()
+    embedding = module.get_input_embeddings()
+    special = (config.pad_token_id, config.eos_token_id)
+    ids = torch.tensor([[i for i in range(9, 19) if i not in special]])
+    ids = ids.to(embedding.weight.device)
+    try:
+        with torch.inference_mode():
+            forms = ({"input_ids": ids}, {"inputs_embeds": embedding(ids)})
+            mask = torch.ones_like(ids)
+            plain, soft = (
+                module(**form, attention_mask=mask).logits.float().log_softmax(-1) for form in forms
+            )
+    except FAILURES:
+        return  # the two cannot be compared, so nothing is known to be wrong
+    if not _close(soft, plain, embedding.weight.dtype):
+        raise PfesError(
+            f"model type {config.model_type!r} gives different outputs for inputs_embeds and the "
+            "same input_ids, so soft prompts cannot work"
+        )
+
+
+def _close(actual: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype) -> bool:
+    largest = float(expected.abs().max())
+    tolerance = max(TOLERANCE, STEPS * torch.finfo(dtype).eps * largest)
+    return torch.allclose(actual, expected, atol=tolerance)
+
+
+def _by_pair(passes: Iterator[Pass]) -> Iterator[tuple[tuple[int, int], torch.Tensor]]:
+    for (candidates, examples), logits in passes:
+        logprobs = logits.float().log_softmax(-1)
+        pairs = zip(candidates.tolist(), examples.tolist(), strict=True)
+        yield from zip(pairs, logprobs, strict=True)
+
+
+def _longest_seen(config: Any) -> float:
+    """Return the window beyond which some layers do not look back."""
+    text = config.get_text_config()  # of a model that also sees or hears, its part for text
+    windows = (getattr(text, name, None) for name in ("sliding_window", "attention_chunk_size"))
+    return min((window for window in windows if window), default=math.inf)
+
+
+def _longest_unstretched(config: Any) -> float:
+    """Return the length beyond which positions are stretched by the longest row of a pass."""
+    text = config.get_text_config()
+    rope = getattr(text, "rope_parameters", None) or {}
+    kinds = rope.values() if all(isinstance(value, dict) for value in rope.values()) else [rope]
+    stretched = [kind for kind in kinds if kind.get("rope_type") in ("longrope", "dynamic")]
+    known = (kind.get("original_max_position_embeddings") for kind in stretched)
+    return min((length or text.max_position_embeddings for length in known), default=math.inf)

@@ -1,0 +1,269 @@
+"""A model behind vLLM's completions: only its tokenizer and its input embedding are here."""
+
+import base64
+import io
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pfes.config import PATIENCE, SERVED, RunConfig
+from pfes.contract import Batch, Family, Floats, LanguageModel
+from pfes.errors import PfesError, SettingError
+from pfes.models.served.client import Client, RefusedError, Server, TryAgainError
+from pfes.models.served.daemon_pool import DaemonPool
+from pfes.models.served.input_embedding import load_embedding
+from pfes.models.source import find_model
+from pfes.tasks.encode import verbalizer_tokens
+from pfes.tasks.spec import TaskSpec
+
+ROWS = 32  # sequences in one request
+IN_FLIGHT = (1, 2, 4, 8)  # requests at once, to choose from
+ENOUGH = 1.05  # times as fast, for twice as many requests at once to be worth it
+AGREE = 0.05  # between log-probabilities of the same tokens, given as tokens and as embeddings
+TRIES = 3  # of a question whose answer does not have what was asked for
+SENTENCE = "The weather is fine today, and the sky is"
+START = "python -m vllm.entrypoints.openai.api_server --model … --enable-prompt-embeds"
+
+
+@dataclass(frozen=True)
+class Check:
+    """Something that a server must be able to do, and what was seen of it."""
+
+    name: str
+    seen: str
+
+
+class ServedModel(LanguageModel):
+    """A causal language model that a vLLM server answers for, or several (`urls`, with commas).
+
+    A sequence travels as embeddings, its answer comes back as log-probabilities of the verbalizer
+    words. What the server does not tell, such as ranks, is not made up.
+    """
+
+    family: Family = "causal"
+
+    def __init__(
+        self,
+        urls: str,
+        served_name: str | None = None,
+        tokenizer: str | None = None,
+        patience: float = PATIENCE,
+        trust_remote_code: bool = False,
+    ) -> None:
+        if tokenizer is None:
+            raise SettingError(
+                "tokenizer",
+                "a served model needs a folder or Hub name to read its tokenizer and its input "
+                "embedding from",
+            )
+        self.name = SERVED + urls
+        self.source = find_model(tokenizer, trust_remote_code)
+        self.client = Client([Server(url) for url in urls.split(",")], patience)
+        self.served_name = served_name
+        self.tokenizer = self.source.tokenizer
+        self._embedding = load_embedding(self.source)
+        self.width = int(self._embedding.shape[1])
+        self.max_length = int(self.tokenizer.model_max_length)
+        self.in_flight = 1
+        self._pool = DaemonPool(max(IN_FLIGHT) * len(self.client.servers))
+
+    @property
+    def vocabulary(self) -> int:
+        return min(len(self.tokenizer), len(self._embedding))
+
+    def embed(self, tokens: Sequence[int]) -> Floats:
+        return np.asarray(self._embedding[list(tokens)])
+
+    def logprobs(self, prompts: Floats, batch: Batch) -> Floats:
+        if prompts.shape[2] != self.width:
+            raise ValueError(f"prompts are {prompts.shape[2]} wide, the embedding is {self.width}")
+        pairs = [(c, e) for c in range(len(prompts)) for e in range(len(batch))]
+        parts = [pairs[start : start + ROWS] for start in range(0, len(pairs), ROWS)]
+
+        def ask(part: list[tuple[int, int]]) -> list[list[float]]:
+            rows = [_encode(self._row(prompts[c], batch, e)) for c, e in part]
+            return self._ask({"prompt_embeds": rows}, len(rows), batch.words)
+
+        answers = [row for rows in self._in_order(ask, parts) for row in rows]
+        shape = (len(prompts), len(batch), len(batch.words))
+        return np.array(answers, dtype=np.float32).reshape(shape)
+
+    def _row(self, prompt: Floats, batch: Batch, example: int) -> Floats:
+        text = self.embed(batch.token_ids[example])
+        return np.concatenate([text, prompt] if batch.placement == "suffix" else [prompt, text])
+
+    def _in_order(self, ask: Any, parts: list[Any]) -> Iterator[Any]:
+        """Ask with so many requests at once; yield the answers in the order of the parts."""
+        waiting: list[Any] = []
+        self.client.go_on()
+        try:
+            for part in parts:
+                waiting.append(self._pool.submit(ask, part))
+                if len(waiting) >= self.in_flight:
+                    yield waiting.pop(0).result()
+            while waiting:
+                yield waiting.pop(0).result()
+        except BaseException:  # also Ctrl-C: nobody waits for the others any more
+            self.client.stop()
+            raise
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def _ask(
+        self,
+        what: dict[str, Any],
+        count: int,
+        words: Sequence[int],
+        client: Client | None = None,
+    ) -> list[list[float]]:
+        """Ask for the log-probabilities of words behind each of `count` sequences."""
+        client = client or self.client
+        body = what | {
+            "model": self.served_name,
+            "max_tokens": 1,
+            "temperature": 0,
+            "logprobs": len(words),
+            "logprob_token_ids": list(words),
+            "return_tokens_as_token_ids": True,
+        }
+        for last in (False,) * (TRIES - 1) + (True,):
+            try:
+                return _read(client.post("/completions", body), count, words)
+            except AnswerError as error:
+                if last:
+                    raise PfesError(f"{client.url}: {error}") from None
+        raise AssertionError("the last try returns or raises")
+
+    def checks(self) -> Iterator[Check]:
+        """Go through all that a search needs of every server; a failure says what to change."""
+        for server in self.client.servers:
+            yield from self._check_offer(server)
+            yield from self._check_answers(Client([server], self.client.patience))
+
+    def _check_offer(self, server: Server) -> Iterator[Check]:
+        try:
+            offered = server.get("/models")["data"]
+            served = {str(model["id"]): model for model in offered}
+        except (KeyError, TypeError, TryAgainError):
+            raise PfesError(f"{server.url} is not an OpenAI-like server") from None
+        except RefusedError as error:
+            raise PfesError(f"{error}; the address ends with /v1") from None
+        except PfesError as error:
+            raise PfesError(f"{error}: start it with {START}") from None
+        yield Check("server", f"answers at {server.url}")
+        if self.served_name is None and len(served) == 1:
+            self.served_name = next(iter(served))
+        if self.served_name not in served:
+            named = ", ".join(served) or "nothing"
+            raise SettingError("served_name", f"no {self.served_name}: {server.url} has {named}")
+        longest = served[self.served_name].get("max_model_len")
+        if longest is not None:
+            self.max_length = min(self.max_length, int(longest) - 1)  # one is for the answer
+        yield Check("model", f"{self.served_name}, {self.max_length} tokens")
+
+    def _check_answers(self, client: Client) -> Iterator[Check]:
+        tokens = self.tokenizer(SENTENCE, add_special_tokens=False)["input_ids"]
+        words = sorted(set(tokens))[:2]
+        plain = self._ask({"prompt": [tokens]}, 1, words, client)[0]
+        if not all(math.isfinite(value) and value <= 0 for value in plain):
+            raise PfesError(f"{client.url} answers {plain}, which are no log-probabilities")
+        yield Check("log-probabilities", "of the words that are asked for")
+        rows = [_encode(self.embed(tokens))]
+        try:
+            soft = self._ask({"prompt_embeds": rows}, 1, words, client)[0]
+        except RefusedError as error:
+            raise PfesError(self._refusal(str(error))) from None
+        yield Check("embeddings", f"accepted, {self.width} wide")
+        gap = max(abs(a - b) for a, b in zip(plain, soft, strict=True))
+        if not gap <= AGREE:
+            raise PfesError(
+                f"the server's answers to one sentence differ by {gap:.2g} between embeddings and "
+                f"tokens: the embedding of --tokenizer {self.source.name} is not that of "
+                f"{self.served_name}"
+            )
+        yield Check("one sentence", f"same answers as tokens and as embeddings (within {gap:.1e})")
+
+    def _refusal(self, message: str) -> str:
+        """Say what to do about a server that does not take our embeddings."""
+        if "hidden_size" in message:
+            return (
+                f"--tokenizer {self.source.name}: its embedding is {self.width} wide, and the "
+                f"served model's is not: {message}"
+            )
+        return f"{message}: start the server with --enable-prompt-embeds"
+
+    def choose_batch_tokens(self, prompt: Floats, batch: Batch, candidates: int) -> None:
+        """Choose how many requests are sent at once: more, as long as that is faster.
+
+        The server itself decides how many tokens a forward pass has.
+        """
+        requests = -(-candidates * len(batch) // ROWS)
+        best, servers = 0.0, len(self.client.servers)
+        for count in (
+            servers * each for each in IN_FLIGHT if each == 1 or each * servers <= requests
+        ):
+            prompts = np.repeat(prompt[None], -(-count * ROWS // len(batch)), axis=0)
+            before, self.in_flight = self.in_flight, count
+            began = time.perf_counter()
+            self.logprobs(prompts, batch)
+            speed = len(prompts) / (time.perf_counter() - began)
+            if speed < ENOUGH * best:
+                self.in_flight = before
+                return
+            best = speed
+
+
+def connect(config: RunConfig, spec: TaskSpec) -> ServedModel:
+    """Reach a served model, and check that its server can do all that a search needs."""
+    model = ServedModel(
+        config.model.removeprefix(SERVED),
+        config.served_name,
+        config.tokenizer,
+        config.patience,
+        config.trust_remote_code,
+    )
+    verbalizer_tokens(spec, model.tokenizer)
+    for _ in model.checks():
+        pass
+    return model
+
+
+class AnswerError(PfesError):
+    """An answer that does not have what was asked for."""
+
+
+def _read(answer: Any, count: int, words: Sequence[int]) -> list[list[float]]:
+    try:
+        choices = sorted(answer["choices"], key=lambda choice: int(choice["index"]))
+        places = [choice["index"] for choice in choices]
+        answers = [choice["logprobs"]["top_logprobs"][0] for choice in choices]
+    except (KeyError, TypeError, IndexError, ValueError):
+        raise AnswerError("an answer without log-probabilities") from None
+    if places != list(range(count)):
+        raise AnswerError(f"{len(choices)} answers to {count} sequences")
+    missing = [word for row in answers for word in words if f"token_id:{word}" not in row]
+    if missing:
+        raise AnswerError(
+            f"no log-probability of token {missing[0]}: this needs a vLLM that knows "
+            "logprob_token_ids"
+        )
+    return [[_number(row[f"token_id:{word}"]) for word in words] for row in answers]
+
+
+def _number(value: Any) -> float:
+    """Return a log-probability; anything else becomes NaN, which counts as worst everywhere."""
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+def _encode(states: Floats) -> str:
+    """Return embeddings `(tokens, width)` as vLLM takes them."""
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(torch.from_numpy(np.ascontiguousarray(states)), buffer)
+    return base64.b64encode(buffer.getvalue()).decode()

@@ -1,1 +1,0 @@
-"""One self-contained page of a study or of a run."""

@@ -1,0 +1,1 @@
+"""Reports of runs and studies: tables, comparisons, curves, figures and pages."""

@@ -1,0 +1,38 @@
+"""Figures of a study."""
+
+from pathlib import Path
+
+from pfes.reporting.curves import Panel
+from pfes.system.colors import COLORS, STYLES
+
+
+def study_convergence(panels: list[Panel], path: Path) -> None:
+    """Draw a panel for each model and task: the best loss of every row, median over seeds."""
+    from matplotlib.figure import Figure
+
+    columns = 2 if len(panels) == 4 else min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(1.2 + 3.4 * columns, 0.8 + 2.6 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).flatten()
+    names = list(dict.fromkeys(curve.row for panel in panels for curve in panel.curves))
+    handles = {}
+    for axis, panel in zip(axes, panels, strict=False):
+        for curve in panel.curves:
+            number = names.index(curve.row)
+            (handles[curve.row],) = axis.plot(
+                curve.evaluations,
+                curve.losses,
+                STYLES[number // len(COLORS) % len(STYLES)],
+                color=COLORS[number % len(COLORS)],
+                lw=1.4,
+            )
+        axis.set_title(f"{panel.task} · {panel.model}", fontsize=9)
+        axis.set_xlabel("function evaluations")
+        axis.set_ylabel("best loss, part of its first")
+    for axis in axes[len(panels) :]:
+        axis.set_visible(False)
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside lower center", ncols=4, frameon=False,
+        fontsize=8,
+    )  # fmt: skip
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,147 @@
+"""The table of a study: rows × tasks, mean ± deviation over seeds, with the paper's numbers."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from statistics import mean, stdev
+
+import pandas as pd
+
+from pfes.methods import METHODS
+from pfes.reporting.paper import PaperTable, paper_table
+from pfes.reporting.sheets import MISSING, Entry, Sheet, figure_text
+from pfes.studies.plan import PlannedRun, StudySpec
+
+SECONDS = "s/FE"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The test metrics of one row on one task, a value for each seed, in percent."""
+
+    values: tuple[float, ...]
+    planned: int  # how many seeds there will be
+
+    @property
+    def mean(self) -> float | None:
+        return mean(self.values) if self.values else None
+
+    @property
+    def deviation(self) -> float | None:
+        return stdev(self.values) if len(self.values) > 1 else None
+
+    @property
+    def text(self) -> str:
+        """Mean and deviation; if seeds are missing, also how many there are."""
+        part = "" if len(self.values) == self.planned else f" ({len(self.values)}/{self.planned})"
+        return MISSING if self.mean is None else figure_text(self.mean, self.deviation) + part
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """The results of all rows on all tasks, for one model."""
+
+    model: str
+    rows: tuple[str, ...]
+    tasks: tuple[str, ...]
+    cells: dict[tuple[str, str], Cell]
+    seconds: dict[str, float]  # per function evaluation, mean over the row's runs
+    paper: PaperTable | None
+    comparable: bool  # whether model and budget are those of the paper
+
+    def rank(self, row: str, task: str) -> int | None:
+        """Return the rank of a row's mean on a task, 1 for the best; equal means share a rank."""
+        row_mean = self.cells[row, task].mean
+        if row_mean is None:
+            return None
+        means = {self.cells[other, task].mean for other in self.rows}
+        better = {value for value in means if value is not None and value > row_mean}
+        return 1 + len(better)
+
+    def sheets(self) -> Iterator[Sheet]:
+        """Yield our table, and the paper's as a second one if its model or budget differs.
+
+        If model and budget are the same, the paper's rows are in our table, without a rank.
+        """
+        head = (*self.tasks, SECONDS)
+        lines = []
+        for row in self.rows:
+            lines.append((row, self._our_entries(row)))
+            if self.comparable and self.paper is not None and row in self.paper.rows:
+                lines.append((f"{row} (paper)", self._paper_entries(self.paper, row)))
+        yield Sheet(self.model, (self.model, *head), tuple(lines))
+        if self.paper is not None and not self.comparable:
+            paper_lines = [
+                (row, self._paper_entries(self.paper, row))
+                for row in self.rows
+                if row in self.paper.rows
+            ]
+            caption = (
+                f"The paper's figures, of another model or budget: {self.paper.model}, "
+                f"{self.paper.budget} function evaluations. Not comparable with ours."
+            )
+            if paper_lines:
+                yield Sheet(caption, (f"{self.paper.model} (paper)", *head), tuple(paper_lines))
+
+    def _our_entries(self, row: str) -> tuple[Entry, ...]:
+        entries = []
+        for task in self.tasks:
+            cell = self.cells[row, task]
+            note = "seeds: " + ", ".join(f"{value:.2f}" for value in cell.values)
+            entries.append(Entry(cell.text, cell.mean, self.rank(row, task), note))
+        return (*entries, _seconds_entry(self.seconds.get(row)))
+
+    def _paper_entries(self, paper: PaperTable, row: str) -> tuple[Entry, ...]:
+        entries = []
+        for task in self.tasks:
+            figure = paper.rows[row].get(task)
+            entry = Entry(figure_text(*figure), figure[0]) if figure else Entry(MISSING, None)
+            entries.append(entry)
+        return (*entries, _seconds_entry(paper.seconds.get(row)))
+
+
+def _seconds_entry(seconds: float | None) -> Entry:
+    return Entry(MISSING if seconds is None else f"{seconds:.4f}", seconds)
+
+
+def make_tables(spec: StudySpec, plan: list[PlannedRun], frame: pd.DataFrame) -> list[StudyTable]:
+    """Return one table for each model of a study."""
+    paper = paper_table(spec.name)
+    tables = []
+    for model, runs in frame.groupby("model", sort=False):
+        rows, tasks = (tuple(runs[column].unique()) for column in ("row", "task"))
+        groups = dict(list(runs.groupby(["row", "task"], sort=False)))
+        cells = {(row, task): _cell(groups[row, task]) for row in rows for task in tasks}
+        timed = runs.dropna(subset="seconds_per_evaluation")
+        by_row = timed.groupby("row", sort=False)["seconds_per_evaluation"]
+        seconds = {str(row): mean(values.astype(float)) for row, values in by_row}
+        searched = runs["method"].map(lambda name: METHODS[name].optimizer is not None)
+        budgets = {plan[i].config.budget for i in runs.index[searched]}
+        comparable = paper is not None and paper.agrees(str(model), budgets)
+        tables.append(StudyTable(str(model), rows, tasks, cells, seconds, paper, comparable))
+    return tables
+
+
+def _cell(runs: pd.DataFrame) -> Cell:
+    ended = runs[runs["finished"].astype(bool)]
+    return Cell(tuple(100 * float(value) for value in ended["test"]), len(runs))
+
+
+def comma_separated(tables: Iterable[StudyTable]) -> str:
+    """Return CSV text with a line for each model, row and task, and the value of every seed."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    measured = ["mean", "deviation", "seeds", "planned", "values", "seconds_per_evaluation"]
+    writer.writerow(["model", "row", "task", *measured, "paper_model", "paper_mean"])
+    for table in tables:
+        for row in table.rows:
+            for task in table.tasks:
+                cell = table.cells[row, task]
+                values = " ".join(map(str, cell.values))
+                ours = [cell.mean, cell.deviation, len(cell.values), cell.planned, values]
+                paper = table.paper and table.paper.rows.get(row, {}).get(task)
+                papers = [table.paper.model, paper[0]] if table.paper and paper else [None, None]
+                ours += [table.seconds.get(row)]
+                writer.writerow([table.model, row, task, *ours, *papers])
+    return text.getvalue()

@@ -1,0 +1,79 @@
+"""What can be checked of a run before its folder is made and its model is loaded."""
+
+from collections.abc import Collection
+
+from pfes.config import RunConfig, is_served
+from pfes.errors import SettingError
+from pfes.methods import (
+    FEWEST_CANDIDATES,
+    METHOD_SETTINGS,
+    METHODS,
+    Method,
+    generation_size,
+    get_method,
+    settings_of,
+)
+from pfes.models.source import ModelSource, find_model
+from pfes.searches.beta_halving import check_budget
+from pfes.tasks.spec import read_spec
+
+SERVED_SETTINGS = ("served_name", "tokenizer", "patience")  # only a served model takes these
+LOCAL_SETTINGS = (  # and only a local one these
+    "device", "dtype", "device_map", "max_batch_tokens", "batch_tokens", "threads", "engine",
+    "workers", "gpus_per_worker",
+)  # fmt: skip
+
+
+def check_settings(config: RunConfig, given: Collection[str]) -> None:
+    """Refuse settings that contradict each other, or that would be silently unused.
+
+    `given` are the names of the settings that a user has set: only those can be unused.
+    """
+    method = get_method(config.method)
+    if not method.regularized and config.beta:
+        others = ", ".join(m.name for m in METHODS.values() if m.regularized)
+        raise SettingError("beta", f"{method.name} has no regulariser; {others} do")
+    for name in sorted((METHOD_SETTINGS - set(settings_of(method))) & set(given)):
+        why = "does not search" if method.optimizer is None else "does not use it"
+        raise SettingError(name, f"{method.name} {why}: leave this setting out")
+    served = is_served(config.model)
+    for name in LOCAL_SETTINGS if served else SERVED_SETTINGS:
+        if name in given and getattr(config, name) is not None:
+            kind = "a local model" if served else "a served model (--model vllm:URL)"
+            raise SettingError(name, f"this is for {kind}: leave this setting out")
+    if method.optimizer is not None:
+        _check_sizes(config, method)
+
+
+def _check_sizes(config: RunConfig, method: Method) -> None:
+    assert method.optimizer is not None
+    fewest = FEWEST_CANDIDATES.get(method.optimizer, 1)
+    if config.population < fewest:
+        message = f"{method.name} needs at least {fewest}, not {config.population}"
+        raise SettingError("population", message)
+    if method.optimizer == "saes" and (config.parents or 1) > config.population:
+        raise SettingError(
+            "parents", f"{config.parents} is more than the population, {config.population}"
+        )
+    if method.space == "subspace" and round(config.intrinsic_dimension) < 1:
+        raise SettingError("intrinsic_dimension", f"{method.name} needs at least 1")
+    if config.beta == "auto":
+        check_budget(config.budget, generation_size(method, config.population))
+
+
+def check_names(config: RunConfig, *, model: bool = True, task: bool = True) -> ModelSource | None:
+    """Find a mistyped method, task or model; return the source of a local model.
+
+    Nothing is downloaded. A model or task that is loaded already has no name to check.
+    """
+    method = get_method(config.method)
+    if task:
+        read_spec(config.task)
+    if method.optimizer == "rlprompt":
+        try:
+            find_model(config.policy_model, config.trust_remote_code)
+        except SettingError as error:
+            raise SettingError("policy_model", error.message) from None
+    if not model or is_served(config.model):
+        return None
+    return find_model(config.model, config.trust_remote_code)

@@ -1,0 +1,130 @@
+"""Writing a run folder, so that a crash never leaves half a file. `SavedRun` reads it."""
+
+import contextlib
+import errno
+import logging
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pfes.config import WRITTEN_BY, RunConfig
+from pfes.contract import Floats
+from pfes.errors import PfesError, SettingError
+from pfes.runs.checkpoint import checkpoint_bytes, read_checkpoint
+from pfes.runs.result import Result
+from pfes.runs.run_files import RunFiles
+from pfes.system.files import DRAFT, json_line, replace_file, replace_json
+from pfes.system.tensors import pack
+from pfes.tasks.task import Task
+
+LOCK = ".lock"
+NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)  # of a file system that has none
+
+log = logging.getLogger(__name__)
+
+
+class RunFolder:
+    """Writes the files of a run; one process at a time."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.files = RunFiles(path)
+        self._history_checksum = 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether a run was begun here: there is a config to go on with."""
+        return self.files.config.exists()
+
+    def create(self) -> None:
+        """Make the folder, which must be empty or not exist."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            # a draft is what a kill in the middle of a write leaves; it holds nothing
+            occupied = any(
+                entry.suffix != DRAFT and entry.name != LOCK for entry in self.path.iterdir()
+            )
+        except OSError as error:
+            raise SettingError("out", f"{self.path}: {error.strerror}") from None
+        if occupied:
+            raise SettingError(
+                "out",
+                f"{self.path} is not empty: continue its run with --resume, or choose another "
+                "folder",
+            )
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out; the system itself ends this when the process ends."""
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self.path / LOCK, timeout=0, thread_local=False)
+        try:
+            lock.acquire()
+        except Timeout:
+            message = f"{self.path} is in use by another process: wait until it ends"
+            raise SettingError("out", f"{message}, or choose another folder") from None
+        except (OSError, NotImplementedError) as error:
+            if isinstance(error, OSError) and error.errno not in NO_LOCKS:
+                raise SettingError("out", f"{self.path}: {error.strerror}") from None
+            log.warning("%s: no locks there; use it from one process only", self.path)
+        try:
+            yield
+        finally:
+            lock.release()
+            if self.path.is_dir() and [entry.name for entry in self.path.iterdir()] == [LOCK]:
+                (self.path / LOCK).unlink(missing_ok=True)  # nothing was begun
+
+    def begin(self, config: RunConfig, task: Task) -> None:
+        """Store what a run is a function of: its config, and its task with all examples."""
+        if not self.files.task.exists():
+            replace_json(self.files.task, task.to_json())
+        replace_json(self.files.config, {WRITTEN_BY: version("pfes")} | config.model_dump())
+
+    def append_history(self, line: dict[str, Any]) -> None:
+        """Add one step to the history."""
+        content = json_line(line)
+        try:
+            with self.files.history.open("ab") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())  # the checkpoints depend on it
+        except OSError as error:
+            raise PfesError(f"{self.files.history} cannot be written: {error.strerror}") from None
+        self._history_checksum = zlib.crc32(content, self._history_checksum)
+
+    def save_checkpoint(self, state: dict[str, Any]) -> None:
+        """Store a search's state; the checkpoint before stays, in case this one is damaged."""
+        history = self.files.history
+        size = history.stat().st_size if history.exists() else 0
+        content = checkpoint_bytes(state, size, self._history_checksum)
+        replace_file(self.files.checkpoint, content, keep=self.files.previous_checkpoint)
+
+    def rewind(self) -> dict[str, Any] | None:
+        """Go back to the last sound checkpoint: return its state and drop any history beyond it.
+
+        None if there is no checkpoint yet; then no history counts.
+        """
+        checkpoint = read_checkpoint(self.files)
+        if checkpoint is not None and checkpoint.path != self.files.checkpoint:
+            # so that the next checkpoint does not push out the only sound one
+            checkpoint.path.replace(self.files.checkpoint)
+        if self.files.history.exists():
+            os.truncate(self.files.history, checkpoint.history_bytes if checkpoint else 0)
+        self._history_checksum = checkpoint.history_checksum if checkpoint else 0
+        return checkpoint.state if checkpoint else None
+
+    def write_prompt(self, prompt: Floats, about: dict[str, Any]) -> None:
+        """Store a prompt `(length, width)` with what is needed to use it."""
+        replace_file(self.files.prompt, pack({"prompt": prompt}, about))
+
+    def write_answers(self, answers: Iterable[dict[str, Any]]) -> None:
+        """Store what was answered to each test example, a line each."""
+        replace_file(self.files.answers, b"".join(map(json_line, answers)))
+
+    def write_result(self, result: Result) -> None:
+        """Store the result; a run that has one has ended."""
+        replace_json(self.files.result, result.model_dump(mode="json"))

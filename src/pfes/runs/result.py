@@ -1,0 +1,85 @@
+"""What a run found: the fields of result.json."""
+
+import math
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field, field_validator
+
+from pfes.contract import Floats
+from pfes.searches.beta_halving import Trial
+
+# a number that is not finite is null in a file, and is read back as NaN
+Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
+
+
+class Result(BaseModel):
+    """The figures of a run; its fields are those of `result.json`.
+
+    `zero_shot`, `initial` and `test` are the task's metric on the test set: of the template alone,
+    of the untouched initial prompt, and of the prompt that was found; NaN where there are no test
+    examples. `gain` and `added` have intervals of paired differences, `added` where there was a
+    search.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
+
+    method: str
+    model: str
+    task: str
+    seed: int
+    metric: str = Field(description="name of the task's metric")
+    zero_shot: Number
+    initial: Number
+    validation: Number = Field(description="metric of the found prompt on the validation set")
+    test: Number
+    intervals: dict[str, tuple[Number, Number]] = Field(
+        description="95 % bootstrap intervals on the test set"
+    )
+    train_loss: Number = Field(description="loss of the found prompt on the training examples")
+    initial_train_loss: Number
+    evaluations: int = Field(description="function evaluations spent")
+    stopped: str | None = Field(description="the optimizer's own reason to end before the budget")
+    selected_at: int = Field(description="evaluations spent when the found prompt was reached")
+    seconds_per_evaluation: float | None = Field(description="null where nothing was searched")
+    beta: float | None = Field(description="weight of the regulariser; null where there is none")
+    beta_trials: list[Trial] = Field(description="what --beta auto tried, in the end")
+    text: str | None = Field(description="the found prompt, where it is made of tokens")
+    nearest: list[list[tuple[str, float]]] = Field(
+        [], description="of each soft token, the nearest tokens of the vocabulary and their cosine"
+    )
+    probability: Number = Field(description="P: mean probability of the predicted word")
+    rank: float | None = Field(description="R: mean rank of the predicted word; null if not shown")
+    test_examples: int
+    config: dict[str, Any]
+    environment: dict[str, Any]
+    profile: dict[str, float] = Field(description="seconds by part of the run")
+    prompt: Floats = Field(
+        default_factory=lambda: np.empty((0, 0), dtype=np.float32),
+        exclude=True,
+        repr=False,
+        description="the found prompt, (length, width)",
+    )
+
+    @field_validator("beta_trials", mode="before")
+    @classmethod
+    def _as_it_was(cls, trials: list[Any]) -> list[Any]:
+        """Read a cross-entropy that was infinite, and so is null in the file."""
+        return [
+            trial | {"cross_entropy": math.inf}
+            if isinstance(trial, dict) and trial.get("cross_entropy") is None
+            else trial
+            for trial in trials
+        ]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def gain(self) -> float:
+        """What prompt and search give together: test − zero_shot."""
+        return self.test - self.zero_shot
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def added(self) -> float:
+        """What the search gives to its start: test − initial."""
+        return self.test - self.initial

@@ -1,0 +1,172 @@
+"""One run, from its config to its result."""
+
+from collections.abc import Generator
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from pfes.config import RunConfig
+from pfes.contract import LanguageModel
+from pfes.errors import SettingError
+from pfes.methods import generation_size, get_method
+from pfes.models.open import open_model
+from pfes.models.source import ModelSource
+from pfes.runs.context import RunContext, ScoreCache, SearchOutcome
+from pfes.runs.folder import RunFolder
+from pfes.runs.result import Result
+from pfes.runs.saved import SavedRun
+from pfes.runs.testing import evaluate_outcome
+from pfes.searches.beta_halving import BetaHalving
+from pfes.searches.build import build_search, loss_of, resolve
+from pfes.searches.encoded import EncodedTask
+from pfes.searches.loop import Search, Selection, Step
+from pfes.searches.losses import Loss
+from pfes.searches.scoring import score
+from pfes.system.clock import Clock
+from pfes.system.stages import Stage
+from pfes.tasks.demonstrations import with_demonstrations
+from pfes.tasks.loader import load_run_task
+from pfes.tasks.task import Task
+
+Event = Step | Stage
+
+
+def run(
+    config: RunConfig,
+    folder: RunFolder | None = None,
+    *,
+    resume: bool = False,
+    model: LanguageModel | None = None,
+    task: Task | None = None,
+    source: ModelSource | None = None,
+    test_cache: ScoreCache | None = None,
+) -> Generator[Event, None, Result]:
+    """Do a run; yield its steps and stages, and return its result.
+
+    With a folder, the state is saved there after every step, and `resume` continues from it. A
+    model or task that is already loaded is used as it is; `source` spares looking for the model's
+    name. Runs of one model that share a `test_cache` test what they have in common once.
+    """
+    method = get_method(config.method)
+    clock = Clock()
+    with folder.locked() if folder is not None else nullcontext():
+        if task is None or resume:
+            yield Stage("loading task")
+            with clock.measure("data"):
+                task = _read_task(config, folder if resume else None, task)
+        opened = model
+        if opened is None:
+            yield Stage("loading model")
+            with clock.measure("loading"):
+                opened = open_model(config, task.spec, source)
+        try:
+            _check_precision(config, opened)
+            config = resolve(config, method, opened)
+            cache = {} if test_cache is None else test_cache
+            context = RunContext(config, method, opened, task, folder, clock, cache)
+            if method.optimizer is None:
+                outcome = _no_search(context)
+            else:
+                outcome = yield from _search(context, resume)
+            return (yield from evaluate_outcome(context, outcome))
+        finally:
+            if model is None:
+                opened.close()
+
+
+def _read_task(config: RunConfig, folder: RunFolder | None, given: Task | None) -> Task:
+    """Return the task of a run; a resumed run has its own in its folder."""
+    if folder is None or not SavedRun(folder.path).has_task:
+        return given or load_run_task(config)
+    stored = SavedRun(folder.path).task
+    if given is not None and given != stored:
+        raise SettingError("task", f"{folder.path} is a run on other examples than those given")
+    return stored
+
+
+def _check_precision(config: RunConfig, model: LanguageModel) -> None:
+    """Refuse to go on with other numbers than a run was begun with."""
+    if config.dtype is not None and model.precision not in (None, config.dtype):
+        raise SettingError(
+            "dtype", f"this run has {config.dtype}, and the model was loaded in {model.precision}"
+        )
+
+
+def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchOutcome]:
+    config, method, model, task = context.config, context.method, context.model, context.task
+    with context.timed("data"):
+        parts = build_search(config, method, model, task, context.clock)
+        search = parts.make_search()
+    initial = parts.space.prompts(search.start[None])[0]
+    yield Stage("measuring batch size")
+    with context.timed("loading"):
+        if config.batch_tokens is None:
+            together = generation_size(method, config.population)
+            candidates = min(together, config.block or together)
+            tokens = model.choose_batch_tokens(initial, parts.examples.train, candidates)
+            context.settle(batch_tokens=tokens)
+        model.set_batch_tokens(context.config.batch_tokens)
+    if context.folder is not None:
+        context.folder.begin(context.config, task)
+    yield from _steps(context, search, resume)
+    selection = search.selection
+    assert isinstance(selection, Selection)
+    fields = {
+        "validation": selection.validation.metric,
+        "evaluations": search.evaluations,
+        "stopped": search.stopped,
+        "selected_at": selection.evaluations,
+        "seconds_per_evaluation": search.seconds / search.evaluations,
+        "beta": search.beta,
+        "beta_trials": search.trials,
+        "text": parts.space.text(selection.solution),
+    }
+    prompt = parts.space.prompts(selection.solution[None])[0]
+    loss = loss_of(method, search.beta)
+    return SearchOutcome(prompt, initial, loss, task.spec, parts.examples, fields)
+
+
+def _steps(
+    context: RunContext, search: Search | BetaHalving, resume: bool
+) -> Generator[Step, None, None]:
+    """Search step by step, each of them saved before it is shown."""
+    folder, clock = context.folder, context.clock
+    if folder is not None and resume:
+        state = folder.rewind()
+        if state is not None:
+            search.load_state(state["search"])
+            for part, seconds in state["profile"].items():
+                clock.add(part, seconds)
+    for step in search.steps():
+        if folder is not None:
+            with context.timed("disk"):
+                folder.append_history(asdict(step))
+                folder.save_checkpoint({"search": search.state(), "profile": dict(clock.seconds)})
+        yield step
+
+
+def _no_search(context: RunContext) -> SearchOutcome:
+    """Return what a method without a search uses: the template, perhaps with demonstrations."""
+    config, model, task = context.config, context.model, context.task
+    model.set_batch_tokens(config.batch_tokens)  # an earlier run may have set its own
+    if context.folder is not None:
+        context.folder.begin(config, task)
+    examples = EncodedTask(model, task, 0, config.placement)
+    spec = task.spec
+    if context.method.demonstrations:
+        spec = with_demonstrations(task, model.family, config.seed)
+    empty = np.empty((0, model.width), dtype=np.float32)
+    batch = EncodedTask(model, task, 0, config.placement, spec).validation
+    fields: dict[str, Any] = {
+        "validation": score(model, spec, empty, batch).metric,
+        "evaluations": 0,
+        "stopped": None,
+        "selected_at": 0,
+        "seconds_per_evaluation": None,
+        "beta": None,
+        "beta_trials": [],
+        "text": "".join(spec.demonstrations) or None,
+    }
+    return SearchOutcome(empty, None, Loss(), spec, examples, fields)

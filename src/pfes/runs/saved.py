@@ -1,0 +1,139 @@
+"""Reading a run folder. Nothing here writes, and nothing here needs torch."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from pfes.config import WRITTEN_BY, RunConfig, make_config
+from pfes.contract import Floats
+from pfes.errors import PfesError
+from pfes.runs.checkpoint import read_checkpoint
+from pfes.runs.result import Result
+from pfes.runs.run_files import RunFiles
+from pfes.system.files import read_json, read_json_lines
+from pfes.system.tensors import unpack
+from pfes.tasks.task import Task
+
+History = list[dict[str, Any]]
+
+
+class SavedRun:
+    """A run folder, read: each part when it is first asked for.
+
+    Examples:
+        >>> run = SavedRun("runs/tickets")  # doctest: +SKIP
+        >>> run.result.test, run.prompt.shape  # doctest: +SKIP
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.files = RunFiles(path)
+
+    def __repr__(self) -> str:
+        return f"SavedRun({str(self.path)!r})"
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """The settings of the run, all of them resolved.
+
+        A stored consent to run a model's own code does not count: it must be given again.
+        """
+        stored = self._json(self.files.config)
+        author = stored.pop(WRITTEN_BY, "of an unknown version")
+        try:
+            return make_config(**stored | {"trust_remote_code": False})
+        except (PfesError, TypeError) as error:
+            raise PfesError(f"{self.files.config}, written by pfes {author}: {error}") from None
+
+    @cached_property
+    def task(self) -> Task:
+        """The task with all its examples, as the run had it."""
+        content = self._json(self.files.task)
+        try:
+            return Task.from_json(content)
+        except ValueError:
+            raise PfesError(f"{self.files.task} does not hold a task") from None
+
+    @property
+    def has_task(self) -> bool:
+        return self.files.task.exists()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended."""
+        return self.files.result.exists()
+
+    @cached_property
+    def result(self) -> Result:
+        """The figures of a run that has ended; its prompt is in `prompt`."""
+        if not self.finished:
+            self._json(self.files.config)  # says so where there is no run at all
+            raise PfesError(
+                f"{self.path} has no result yet: continue its run with pfes search "
+                f"--out {self.path} --resume"
+            )
+        try:
+            return Result(**self._json(self.files.result))
+        except (ValidationError, TypeError):
+            raise PfesError(f"{self.files.result} is not a result of pfes") from None
+
+    @cached_property
+    def history(self) -> History:
+        """The steps of the search, as recorded so far."""
+        return read_json_lines(self.files.history)
+
+    @property
+    def chosen_history(self) -> History:
+        """The steps of a finished search; where it tried several β, those of the one it chose.
+
+        Losses under different β cannot be compared.
+        """
+        tried = self.history and self.history[0]["beta"] is not None
+        return steps_with_beta(self.history, self.result.beta) if tried else self.history
+
+    @cached_property
+    def prompt(self) -> Floats:
+        """The prompt that was found, `(length, width)`."""
+        return self.read_prompt()[0]
+
+    def read_prompt(self) -> tuple[Floats, dict[str, Any]]:
+        """Return the prompt and what was stored with it: model, placement, task."""
+        if not self.path.is_dir():
+            raise PfesError(f"{self.path} does not exist")
+        if not self.files.prompt.exists():
+            raise PfesError(f"{self.path} has no prompt: a run leaves one when it ends")
+        return read_prompt_file(self.files.prompt, "prompt")
+
+    @cached_property
+    def answers(self) -> list[dict[str, Any]]:
+        """What was answered to each test example, before and after."""
+        return read_json_lines(self.files.answers)
+
+    @property
+    def checkpoint(self) -> dict[str, Any] | None:
+        """The state of the search at its last sound checkpoint."""
+        checkpoint = read_checkpoint(self.files)
+        return None if checkpoint is None else checkpoint.state
+
+    def _json(self, path: Path) -> dict[str, Any]:
+        try:
+            return read_json(path)
+        except FileNotFoundError:
+            raise PfesError(f"{self.path} holds no run: it has no {path.name}") from None
+
+
+def steps_with_beta(history: History, beta: float | None) -> History:
+    """Return the steps under one β; where only one was tried, steps name none."""
+    return [line for line in history if line["beta"] in (None, beta)]
+
+
+def read_prompt_file(path: Path, key: str) -> tuple[Floats, dict[str, Any]]:
+    """Read a prompt `(length, width)` and what it was stored with from a safetensors file."""
+    arrays, about = unpack(path)
+    prompt = arrays.get(key)
+    if prompt is None or prompt.ndim != 2:
+        raise PfesError(f"{path} does not hold a prompt")
+    return prompt.astype(np.float32), about

@@ -1,0 +1,1 @@
+"""The search for a prompt: its objective, its space, and the loop."""

@@ -1,0 +1,124 @@
+"""A search made from a run's config: its space, its optimizer, what it evaluates and validates."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pfes.config import BETA, TEXT, RunConfig
+from pfes.contract import Floats, LanguageModel
+from pfes.methods import Method
+from pfes.optimizers import Optimizer
+from pfes.searches.beta_halving import BetaHalving
+from pfes.searches.encoded import EncodedTask
+from pfes.searches.initial_prompt import initial_prompt, text_tokens
+from pfes.searches.loop import Search, Validation
+from pfes.searches.losses import Doubles, Loss
+from pfes.searches.make_optimizer import make_optimizer, make_token_optimizer
+from pfes.searches.objective import prompt_values
+from pfes.searches.scoring import score
+from pfes.searches.spaces import FullSpace, RandomSubspace, TokenSpace
+from pfes.system.clock import Clock
+from pfes.tasks.task import Task
+
+FOREIGN_TOKENS = 4  # of the model, at most, for each token of another vocabulary
+
+
+def resolve(config: RunConfig, method: Method, model: LanguageModel) -> RunConfig:
+    """Fill in what depends on the method and the model, so that the config says it all."""
+    resolved: dict[str, Any] = {"dtype": model.precision}
+    if method.optimizer is not None:
+        assert method.sigma0 is not None
+        length = config.prompt_length
+        if length is None and method.space != "tokens" and config.init.startswith(TEXT):
+            length = len(text_tokens(model, config.init))
+        beta = BETA if config.beta is None else config.beta
+        resolved |= {
+            "prompt_length": length or int(method.prompt_length.of(model.family)),
+            "beta": beta if method.regularized else None,
+            "sigma0": config.sigma0 or method.sigma0.of(model.family),
+            "parents": config.parents or max(1, config.population // 4),
+        }
+    return config.model_copy(update=resolved)
+
+
+def loss_of(method: Method, beta: float | None) -> Loss:
+    """Return what a method minimises, with the regulariser's weight where it has one."""
+    return Loss(beta or 0.0, rewarded=method.loss == "reward")
+
+
+@dataclass(frozen=True)
+class SearchParts:
+    """What the searches of a run share; `--beta auto` has several of them."""
+
+    config: RunConfig  # resolved
+    method: Method
+    model: LanguageModel
+    policy: Any  # RLPrompt's language model, else None
+    space: FullSpace | RandomSubspace | TokenSpace
+    examples: EncodedTask
+    clock: Clock
+
+    def make_search(self) -> Search | BetaHalving:
+        """Make the search, or with `--beta auto` the searches with several β."""
+        beta = self.config.beta
+        if beta == "auto":
+            return BetaHalving(self._search, self.config.budget)
+        return self._search(beta)
+
+    def _search(self, beta: float | None) -> Search:
+        config, loss = self.config, loss_of(self.method, beta)
+
+        def evaluate(candidates: Floats) -> Doubles:
+            prompts = self.space.prompts(candidates)
+            size = config.block or len(prompts)
+            parts = (prompts[start : start + size] for start in range(0, len(prompts), size))
+            batch = self.examples.train
+            return np.concatenate([prompt_values(self.model, batch, part, loss) for part in parts])
+
+        def validate(solution: Floats) -> Validation:
+            prompt = self.space.prompts(solution[None])[0]
+            task, batch = self.examples.task, self.examples.validation
+            scored = score(self.model, task.spec, prompt, batch)
+            losses = [scored.loss(kind) for kind in (loss, Loss())]
+            return Validation(scored.metric, *(v if np.isfinite(v) else np.inf for v in losses))
+
+        optimizer, clock = self._make_optimizer(), self.clock
+        return Search(optimizer, evaluate, validate, config.budget, config.eval_every, clock, beta)
+
+    def _make_optimizer(self) -> Optimizer:
+        if isinstance(self.space, TokenSpace):
+            task = self.examples.task
+            return make_token_optimizer(self.config, task, self.model, self.policy)
+        return make_optimizer(self.config, self.method, self.space)
+
+
+def build_search(
+    config: RunConfig, method: Method, model: LanguageModel, task: Task, clock: Clock
+) -> SearchParts:
+    """Return the parts of the search that a resolved config describes."""
+    assert config.prompt_length is not None
+    policy = _open_policy(config, method, model)
+    space: FullSpace | RandomSubspace | TokenSpace
+    longest = config.prompt_length
+    if method.space == "tokens":
+        writer = model.tokenizer if policy is None else policy.tokenizer
+        foreign = writer.get_vocab() != model.tokenizer.get_vocab()
+        longest *= FOREIGN_TOKENS if foreign else 1
+        space = TokenSpace(model, writer.decode, foreign, longest)
+    else:
+        origin = initial_prompt(model, config.prompt_length, config.seed, config.init)
+        if method.space == "subspace":
+            space = RandomSubspace(origin, round(config.intrinsic_dimension), config.seed)
+        else:
+            space = FullSpace(origin)
+    examples = EncodedTask(model, task, longest, config.placement)
+    return SearchParts(config, method, model, policy, space, examples, clock)
+
+
+def _open_policy(config: RunConfig, method: Method, model: LanguageModel) -> Any:
+    if method.optimizer != "rlprompt":
+        return None
+    from pfes.models.local.load import open_policy_model  # loads torch
+
+    return open_policy_model(config, model)

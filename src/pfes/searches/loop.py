@@ -1,0 +1,155 @@
+"""The loop: ask, evaluate, tell, select. A generator of steps."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from pfes.contract import Floats
+from pfes.optimizers import Optimizer
+from pfes.searches.losses import Doubles
+from pfes.system.clock import Clock
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The current solution's metric and loss on the validation set."""
+
+    metric: float
+    loss: float
+    cross_entropy: float  # comparable between values of β, as the loss is not
+
+    def beats(self, other: "Validation") -> bool:
+        """Better metric, or the same and a lower loss. The earlier one wins a full tie."""
+        return (self.metric, -self.loss) > (other.metric, -other.loss)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One generation: what the optimizer was told and where it stands."""
+
+    evaluations: int  # spent so far
+    losses: list[float]  # of this generation's candidates
+    best_loss: float  # of any candidate so far; where several β are tried, under this one
+    sigma: float
+    seconds: float  # spent on asking, evaluating and telling so far; without validation
+    validation: Validation | None
+    selected: bool  # whether the solution validated here is the best so far, of this β
+    beta: float | None = None  # the β tried in this step, where a run tries several
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The solution that a search returns."""
+
+    solution: Floats  # (d,)
+    validation: Validation
+    evaluations: int  # spent when it was found
+
+
+class Search:
+    """Spends a budget of evaluations exactly, and keeps the solution that validates best.
+
+    An optimizer that says it has `stopped` ends the search before the budget.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        evaluate: Callable[[Floats], Doubles],
+        validate: Callable[[Floats], Validation],
+        budget: int,
+        eval_every: int,
+        clock: Clock | None = None,
+        beta: float | None = None,
+    ) -> None:
+        self.optimizer = optimizer
+        self.budget = budget
+        self.eval_every = eval_every
+        self.evaluations = 0
+        self.seconds = 0.0
+        self.selection: Selection | None = None
+        self.start = optimizer.solution.copy()  # before the first step, also after a resume
+        self.beta = beta  # of its loss, where that has a regulariser
+        self.trials: list[Any] = []  # of other β: see `BetaHalving`
+        self._clock = clock or Clock()
+        self._evaluate = evaluate
+        self._validate = validate
+
+    @property
+    def stopped(self) -> str | None:
+        """The optimizer's own reason to end before the budget."""
+        return self.optimizer.stopped
+
+    def steps(self, until: int | None = None) -> Iterator[Step]:
+        """Go on until the budget, or `until` evaluations, are spent.
+
+        The last step looks at validation. State may be saved between any two steps.
+        """
+        goal = self.budget if until is None else until
+        while self.evaluations < goal and self.optimizer.stopped is None:
+            yield self._step(goal)
+
+    def _step(self, goal: int) -> Step:
+        clock = self._clock
+        began = time.perf_counter()
+        with clock.measure("optimizer"):
+            candidates = self.optimizer.ask()
+        count = min(len(candidates), self.budget - self.evaluations)
+        with clock.measure("model"):
+            evaluated = self._evaluate(candidates[:count])
+        # candidates beyond the budget have no value, so they are never selected
+        values = np.full(len(candidates), np.inf)
+        values[:count] = evaluated
+        with clock.measure("optimizer"):
+            self.optimizer.tell(values)
+        before, self.evaluations = self.evaluations, self.evaluations + count
+        self.seconds += time.perf_counter() - began
+        due = before // self.eval_every != self.evaluations // self.eval_every
+        validation = None
+        if due or self.evaluations >= goal or self.optimizer.stopped is not None:
+            with clock.measure("validation"):
+                validation = self._validate(self.optimizer.solution)
+        return Step(
+            evaluations=self.evaluations,
+            losses=values[:count].tolist(),
+            best_loss=self.optimizer.best_value,
+            sigma=self.optimizer.sigma,
+            seconds=self.seconds,
+            validation=validation,
+            selected=validation is not None and self._select(validation),
+        )
+
+    def _select(self, validation: Validation) -> bool:
+        if self.selection is not None and not validation.beats(self.selection.validation):
+            return False
+        self.selection = Selection(self.optimizer.solution.copy(), validation, self.evaluations)
+        return True
+
+    def state(self) -> dict[str, Any]:
+        """Return all that `load_state` needs to continue bit for bit."""
+        state = {
+            "evaluations": self.evaluations,
+            "seconds": self.seconds,
+            "optimizer": self.optimizer.state(),
+            "selection": None,
+        }
+        if self.selection is not None:
+            state["selection"] = {
+                "solution": self.selection.solution,
+                "validation": asdict(self.selection.validation),
+                "evaluations": self.selection.evaluations,
+            }
+        return state
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        self.evaluations = state["evaluations"]
+        self.seconds = state["seconds"]
+        self.optimizer.load_state(state["optimizer"])
+        kept = state["selection"]
+        if kept is not None:
+            validation = Validation(**kept["validation"])
+            self.selection = Selection(kept["solution"], validation, kept["evaluations"])

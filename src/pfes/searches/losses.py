@@ -1,0 +1,63 @@
+"""Losses of log-probabilities: cross-entropy, confidence, RLPrompt's reward."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Doubles: TypeAlias = NDArray[np.float64]
+
+
+def cross_entropy(logprobs: NDArray[np.floating], labels: NDArray[np.int64]) -> Doubles:
+    """Return CE per candidate and example, normalised over the verbalizer words alone.
+
+    `logprobs` is `(candidates, examples, words)`, over the full vocabulary.
+    """
+    wide = logprobs.astype(np.float64)
+    right = wide[:, np.arange(len(labels)), labels]  # (candidates, examples)
+    return _log_sum_exp(wide) - right
+
+
+def confidence_loss(logprobs: NDArray[np.floating]) -> Doubles:
+    """Return CR per candidate and example: −log of the probability that the words have together."""
+    return -_log_sum_exp(logprobs.astype(np.float64))
+
+
+def reward(logprobs: NDArray[np.floating], labels: NDArray[np.int64]) -> Doubles:
+    """Return RLPrompt's reward per candidate and example.
+
+    The gap between the probability of the right word and that of the best wrong one, among the
+    verbalizer words, times 200 where it is positive and times 180 where not.
+    """
+    wide = logprobs.astype(np.float64)
+    shares = np.exp(wide - _log_sum_exp(wide)[..., None])
+    index = np.arange(len(labels))
+    right = shares[:, index, labels]  # (candidates, examples)
+    shares[:, index, labels] = -np.inf
+    gap = right - shares.max(axis=-1)
+    return np.asarray(np.where(gap > 0, 200.0, 180.0) * gap)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a search minimises, of log-probabilities: CE + β·CR, or RLPrompt's negative reward."""
+
+    beta: float = 0.0
+    rewarded: bool = False
+
+    def __call__(self, logprobs: NDArray[np.floating], labels: NDArray[np.int64]) -> Doubles:
+        """Return one value per candidate, the mean over its examples."""
+        if self.rewarded:
+            values = -reward(logprobs, labels)
+        else:
+            values = cross_entropy(logprobs, labels)
+            if self.beta:
+                values = values + self.beta * confidence_loss(logprobs)
+        return values.mean(axis=1)  # type: ignore[no-any-return]
+
+
+def _log_sum_exp(values: Doubles) -> Doubles:
+    top = values.max(axis=-1)
+    with np.errstate(invalid="ignore"):  # all −inf gives NaN, which an optimizer counts as worst
+        return top + np.log(np.exp(values - top[..., None]).sum(axis=-1))  # type: ignore[no-any-return]

@@ -1,0 +1,160 @@
+"""How good a prompt is on labelled examples: metric, confidence, intervals."""
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfes.contract import Batch, Floats, Ints, LanguageModel
+from pfes.searches.losses import Loss
+from pfes.seeds import stream
+from pfes.system.stages import result_of
+from pfes.tasks.spec import TaskSpec
+
+SLICE = 64  # examples between two signs of progress
+RESAMPLES = 1000
+CELLS = 2**23  # numbers in memory at once, of all confusion matrices of some resamples
+
+
+def metric_value(spec: TaskSpec, labels: NDArray[np.int64], predicted: NDArray[np.int64]) -> float:
+    """Return the task's metric, from scikit-learn; NaN where there are no examples."""
+    if not len(labels):
+        return math.nan
+    from sklearn import metrics
+
+    if spec.metric == "f1":
+        score = metrics.f1_score(labels, predicted, pos_label=_positive(spec), zero_division=0.0)
+        return float(score)
+    if spec.metric == "matthews":
+        return float(metrics.matthews_corrcoef(labels, predicted))
+    return float(metrics.accuracy_score(labels, predicted))
+
+
+@dataclass(frozen=True)
+class Score:
+    """A prompt's answers on a batch."""
+
+    spec: TaskSpec
+    labels: NDArray[np.int64]
+    logprobs: Floats  # (examples, words)
+    word_ranks: Ints | None  # (examples, words)
+
+    @property
+    def predicted(self) -> NDArray[np.int64]:
+        return np.asarray(self.logprobs.argmax(axis=1), dtype=np.int64)
+
+    @property
+    def metric(self) -> float:
+        return metric_value(self.spec, self.labels, self.predicted)
+
+    @property
+    def probability(self) -> float:
+        """P: mean probability, over the full vocabulary, of the predicted word."""
+        if not len(self.labels):
+            return math.nan
+        return float(np.exp(self.logprobs.max(axis=1).astype(np.float64)).mean())
+
+    @property
+    def rank(self) -> float | None:
+        """R: mean rank of the predicted word in the full vocabulary (1 = top)."""
+        if self.word_ranks is None:
+            return None
+        return float(self.word_ranks[np.arange(len(self.labels)), self.predicted].mean())
+
+    def loss(self, loss: Loss) -> float:
+        """Return the mean loss."""
+        return float(loss(self.logprobs[None], self.labels)[0])
+
+
+def score(
+    model: LanguageModel, spec: TaskSpec, prompt: Floats, batch: Batch, ranks: bool = False
+) -> Score:
+    """Score a prompt `(length, width)` on a batch."""
+    return result_of(score_steps(model, spec, prompt, batch, ranks))
+
+
+def score_steps(
+    model: LanguageModel, spec: TaskSpec, prompt: Floats, batch: Batch, ranks: bool = False
+) -> Generator[int, None, Score]:
+    """Score a prompt; yield how many examples are done, and return the score."""
+    answers: list[Floats] = [np.empty((0, len(batch.words)), dtype=np.float32)]
+    positions: list[Ints] = []
+    for start in range(0, len(batch), SLICE):
+        whole = len(batch) <= SLICE  # the same object: a model caches work by batch
+        part = batch if whole else batch.take(range(start, min(start + SLICE, len(batch))))
+        if ranks:
+            logprobs, ranked = model.ranks(prompt[None], part)
+            if ranked is not None:
+                positions.append(ranked[0])
+        else:
+            logprobs = model.logprobs(prompt[None], part)
+        answers.append(logprobs[0])
+        yield min(start + SLICE, len(batch))
+    word_ranks = np.concatenate(positions) if positions else None
+    return Score(spec, batch.labels, np.concatenate(answers), word_ranks)
+
+
+Interval = tuple[float, float]
+
+
+def interval(score: Score, baseline: Score | None = None) -> Interval:
+    """Return a 95 % bootstrap interval of the metric, or of its gain over a baseline.
+
+    A gain is resampled in pairs: both prompts are judged on the same sentences each time.
+    """
+    if not len(score.labels):
+        return math.nan, math.nan
+    count = len(score.spec.labels)
+    other = score.labels if baseline is None else baseline.predicted
+    # a metric depends only on this triple, so resampling examples is resampling triples
+    triples = (score.labels * count + score.predicted) * count + other
+    kinds = np.union1d(triples, [count**3 - 1])  # multinomial gives the last one what is left
+    shares = np.bincount(np.searchsorted(kinds, triples), minlength=len(kinds)) / len(triples)
+    labels, ours, theirs = np.unravel_index(kinds, (count, count, count))
+    rng = stream(0, "bootstrap")
+    values = []
+    size = max(1, CELLS // (count**2 + len(kinds)))  # resamples at a time: memory is bounded
+    for start in range(0, RESAMPLES, size):
+        drawn = rng.multinomial(len(triples), shares, size=min(size, RESAMPLES - start))
+        part = metric_of_counts(score.spec, _matrices(drawn, labels, ours, count))
+        if baseline is not None:
+            part -= metric_of_counts(score.spec, _matrices(drawn, labels, theirs, count))
+        values.append(part)
+    low, high = np.percentile(np.concatenate(values), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def _matrices(
+    drawn: NDArray[np.int64], labels: Ints, predicted: Ints, count: int
+) -> NDArray[np.int64]:
+    """Return a confusion matrix for each row of `drawn`, which counts kinds of examples."""
+    cells, indices = np.unique(labels * count + predicted, return_inverse=True)
+    order = np.argsort(indices, kind="stable")
+    firsts = np.searchsorted(indices[order], np.arange(len(cells)))
+    matrices = np.zeros((len(drawn), count * count), dtype=np.int64)
+    matrices[:, cells] = np.add.reduceat(drawn[:, order], firsts, axis=1)
+    return matrices.reshape(-1, count, count)
+
+
+def metric_of_counts(spec: TaskSpec, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the metric of many confusion matrices at once, `(matrices, labels, predicted)`."""
+    total = counts.sum(axis=(1, 2)).astype(np.float64)
+    right = np.trace(counts, axis1=1, axis2=2).astype(np.float64)
+    actual, given = counts.sum(axis=2).astype(np.float64), counts.sum(axis=1).astype(np.float64)
+    if spec.metric == "accuracy":
+        top, bottom = right, total
+    elif spec.metric == "f1":
+        positive = _positive(spec)
+        top = 2.0 * counts[:, positive, positive]
+        bottom = actual[:, positive] + given[:, positive]
+    else:
+        top = right * total - (actual * given).sum(axis=1)
+        spread = [total**2 - (margin**2).sum(axis=1) for margin in (actual, given)]
+        bottom = np.sqrt(spread[0] * spread[1])
+    return np.asarray(np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0))
+
+
+def _positive(spec: TaskSpec) -> int:
+    return spec.labels.index(spec.positive or spec.labels[-1])

@@ -1,0 +1,142 @@
+"""Turn examples into token ids: fill the template, cut long texts, find the answer position."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pfes.contract import Batch, Family, Placement
+from pfes.errors import PfesError, SettingError
+from pfes.tasks.example import Example
+from pfes.tasks.spec import MASK, TaskSpec, placeholders
+
+SUFFIX_NEEDS_CAUSAL = "suffix is for causal models; use prefix for a masked model"
+PROBE = "a"  # any text, to see which tokens a tokenizer adds to it
+
+
+def encode(
+    spec: TaskSpec,
+    examples: Sequence[Example],
+    tokenizer: Any,
+    family: Family,
+    max_tokens: int,
+    placement: Placement = "prefix",
+) -> Batch:
+    """Fill the template with each example and tokenise it into at most `max_tokens` tokens."""
+    if placement == "suffix" and family == "masked":
+        raise SettingError("placement", SUFFIX_NEEDS_CAUSAL)
+    template = spec.template(family)
+    words = verbalizer_tokens(spec, tokenizer)
+    mask = tokenizer.mask_token if family == "masked" else None
+    if family == "masked" and mask is None:
+        raise PfesError("this tokenizer has no mask token, so its model is not a masked model")
+
+    added = tokens_added_after(tokenizer) if family == "causal" else 0
+
+    def tokens(text: str) -> tuple[int, ...]:
+        ids = tokenizer(text)["input_ids"]
+        return tuple(ids[: len(ids) - added])
+
+    demonstrations = _plain("".join(spec.demonstrations), mask)
+    rows, answers = [], []
+    for example in examples:
+        fields = {name: _plain(text, mask) for name, text in example.fields.items()}
+        row = _fit(template, fields, demonstrations, mask, tokens, max_tokens)
+        rows.append(row)
+        answers.append(len(row) - 1 if mask is None else row.index(tokenizer.mask_token_id))
+    labels = np.array([example.label for example in examples], dtype=np.int64)
+    return Batch(tuple(rows), tuple(answers), words, labels, placement)
+
+
+def tokens_added_after(tokenizer: Any) -> int:
+    """Return how many tokens a tokenizer adds after a text, where the answer should follow."""
+    bare = tokenizer(PROBE, add_special_tokens=False)["input_ids"]
+    full = tokenizer(PROBE)["input_ids"]
+    starts = (i for i in range(len(full)) if full[i : i + len(bare)] == bare)
+    return len(full) - len(bare) - next(starts, len(full) - len(bare))
+
+
+def _plain(text: str, mask: str | None) -> str:
+    """Remove the mask token from a text, as it would be taken for the answer position."""
+    return text if mask is None else text.replace(mask, " ")
+
+
+def _fit(
+    template: str,
+    fields: dict[str, str],
+    demonstrations: str,
+    mask: str | None,
+    tokens: Callable[[str], tuple[int, ...]],
+    limit: int,
+) -> tuple[int, ...]:
+    """Return the tokens of the demonstrations and the filled template, at most `limit`.
+
+    If there are too many, the demonstrations are cut from their front; if the template is too long
+    even without them, the ends of the longest texts are cut.
+    """
+
+    def filled(length: int, characters: int = 0) -> tuple[int, ...]:
+        cut = {name: text[:length] for name, text in fields.items()}
+        shown = demonstrations[len(demonstrations) - characters :]
+        return tokens(shown + template.format_map(cut | {MASK: mask}))
+
+    longest = max(len(fields[name]) for name in placeholders(template) if name != MASK)
+    row = filled(longest, len(demonstrations))
+    if len(row) <= limit:
+        return row
+    if len(filled(longest)) <= limit:
+        return _longest_row(lambda count: filled(longest, count), len(demonstrations), limit)
+    shortest = filled(0)
+    if len(shortest) > limit:
+        raise PfesError(
+            f"the template alone has {len(shortest)} tokens, but the model takes only {limit} "
+            "besides the prompt: shorten the template or the prompt (--prompt-length)"
+        )
+    return _longest_row(filled, longest, limit)
+
+
+def _longest_row(
+    row_of: Callable[[int], tuple[int, ...]], upper: int, limit: int
+) -> tuple[int, ...]:
+    """Return the row with the most characters among those with at most `limit` tokens.
+
+    `row_of` makes a row from a number of characters; it is called by bisection.
+    """
+    low, high = 0, upper  # row_of(low) fits, row_of(high) does not
+    best = row_of(low)
+    while high - low > 1:
+        middle = (low + high) // 2
+        row = row_of(middle)
+        if len(row) <= limit:
+            low, best = middle, row
+        else:
+            high = middle
+    return best
+
+
+def verbalizer_tokens(spec: TaskSpec, tokenizer: Any) -> tuple[int, ...]:
+    """Return the token of each label's word, with a leading space if that is a single token."""
+    labels_by_token: dict[int, str] = {}
+    for label, word in spec.verbalizers.items():
+        token = _single_token(word.strip(), tokenizer)
+        if token is None:
+            pieces = tokenizer.tokenize(" " + word.strip())
+            raise PfesError(
+                f"task {spec.name!r}: the word {word!r} of label {label!r} is not one token of "
+                f"this model but {len(pieces)} ({' '.join(map(repr, pieces))}): choose another word"
+            )
+        if token in labels_by_token:
+            raise PfesError(
+                f"task {spec.name!r}: labels {labels_by_token[token]!r} and {label!r} have the "
+                f"same word {word!r}: choose different words"
+            )
+        labels_by_token[token] = label
+    return tuple(labels_by_token)
+
+
+def _single_token(word: str, tokenizer: Any) -> int | None:
+    for text in (" " + word, word):
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
+            return int(ids[0])
+    return None

@@ -1,0 +1,54 @@
+"""An example of a task, and the texts of examples given in Python."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pfes.errors import PfesError
+
+
+@dataclass(frozen=True)
+class Example:
+    """The text fields of one example and its label, an index into the task's labels."""
+
+    fields: dict[str, str]
+    label: int
+
+
+def as_text(value: object) -> str:
+    """Return a value as valid Unicode text: JSON may hold unpaired surrogates."""
+    return str(value).encode("utf-8", "replace").decode()
+
+
+def text_fields(texts: Any, names: Sequence[str]) -> list[dict[str, str]]:
+    """Return texts given in Python as fields by name, a dictionary for each text.
+
+    A text is a string; for several fields, a mapping by name or a sequence in the order of `names`.
+    A DataFrame is read row by row, its columns by name.
+    """
+    if isinstance(texts, str):
+        raise PfesError("texts must be a list; put a single text into a list")
+    if hasattr(texts, "to_dict") and hasattr(
+        texts, "columns"
+    ):  # a DataFrame, without importing pandas
+        texts = texts.to_dict("records")
+    return [_fields(text, names) for text in texts]
+
+
+def _fields(text: Any, names: Sequence[str]) -> dict[str, str]:
+    if isinstance(text, str):
+        values: Iterable[Any] = [text]
+    elif isinstance(text, Mapping):
+        values = [text.get(name) for name in names]
+    elif isinstance(text, Sequence | np.ndarray):
+        values = list(text)
+    else:
+        raise PfesError(f"a text must be a string, a mapping or a sequence, not {text!r:.50}")
+    parts = [as_text(value) for value in values if value is not None and value == value]
+    if len(parts) != len(names):
+        raise PfesError(
+            f"a text has {len(parts)} parts, but this task needs {len(names)}: {', '.join(names)}"
+        )
+    return dict(zip(names, parts, strict=True))

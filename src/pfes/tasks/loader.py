@@ -1,0 +1,117 @@
+"""Load a task with its examples, by its name or YAML file."""
+
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from pfes.config import DEFAULT_SHOTS, RunConfig
+from pfes.contract import Ints
+from pfes.errors import PfesError
+from pfes.tasks.data import Row, Rows, read_splits
+from pfes.tasks.example import Example, as_text
+from pfes.tasks.spec import TaskSpec, label_key, read_spec
+from pfes.tasks.split import few_shot, hold_out, limit_test
+from pfes.tasks.task import Task
+
+
+def load_task(
+    name: str | Path,
+    shots: int = DEFAULT_SHOTS,
+    seed: int = 0,
+    data_dir: str | Path | None = None,
+    test_limit: int | None = None,
+) -> Task:
+    """Load a task by name or YAML file, with `shots` training examples per class.
+
+    As many other examples are drawn for validation; `seed` determines both. At most `test_limit`
+    test examples are used, chosen at random but the same for every seed.
+    """
+    spec, base = read_spec(name)
+    assert spec.dataset is not None  # `read_spec` requires one
+    where = spec.dataset.where
+    folder = None if data_dir is None else Path(data_dir)
+    train_rows, test_rows = read_splits(spec.name, spec.dataset, base, folder)
+    training = _Split(spec, where, train_rows, f"task {spec.name!r}, training data")
+    if test_rows is None:
+        pool, held_out = hold_out(len(training), spec.dataset.holdout)
+        testing = training
+    else:
+        testing = _Split(spec, where, test_rows, f"task {spec.name!r}, test data")
+        pool, held_out = np.arange(len(training)), np.arange(len(testing))
+    if not len(held_out):
+        raise PfesError(f"task {spec.name!r}: the test data has no examples")
+    train, validation = few_shot(spec.name, spec.labels, training.labels[pool], shots, seed)
+    held_out = limit_test(held_out, test_limit)
+    parts = [pool[train], pool[validation]]
+    if testing is training:
+        train_examples, validation_examples, test_examples = training.take(*parts, held_out)
+    else:
+        train_examples, validation_examples = training.take(*parts)
+        (test_examples,) = testing.take(held_out)
+    return Task(spec, train_examples, validation_examples, test_examples, shots, seed)
+
+
+def load_run_task(config: RunConfig) -> Task:
+    """Load the task of a run, split as the run's config says."""
+    return load_task(
+        config.task,
+        config.shots,
+        config.seed,
+        data_dir=config.data_dir,
+        test_limit=config.test_limit,
+    )
+
+
+class _Split:
+    """The rows of a split, read twice to save memory: for all labels, then for a few examples."""
+
+    def __init__(self, spec: TaskSpec, where: dict[str, str], rows: Rows, source: str) -> None:
+        self._spec, self._where, self._rows, self._source = spec, where, rows, source
+        self._index = {label: i for i, label in enumerate(spec.labels)}
+        self.labels = np.array(array("i", (label for _, label in self._checked())), dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, *parts: Ints) -> list[tuple[Example, ...]]:
+        """Return the examples at the given indices, one tuple for each array of indices."""
+        wanted = set(np.concatenate(parts).tolist())
+        examples = {
+            i: Example({column: as_text(row[column]) for column in self._spec.fields}, label)
+            for i, (row, label) in enumerate(self._checked())
+            if i in wanted
+        }
+        try:
+            return [tuple(examples[i] for i in part.tolist()) for part in parts]
+        except KeyError:
+            raise PfesError(
+                f"{self._source}: the data changed while it was read; try again"
+            ) from None
+
+    def _checked(self) -> Iterator[tuple[Row, int]]:
+        """Check and yield the rows that match `where`, each with the index of its label."""
+        fields, column, where = self._spec.fields, self._spec.label, self._where
+        for number, row in enumerate(self._rows(), start=1):
+            if where and any(label_key(row.get(name, "")) != v for name, v in where.items()):
+                continue
+            value = row.get(column)
+            label = None if value is None else self._index.get(label_key(value))
+            texts = [row.get(name) for name in fields]
+            if label is None or None in texts or not any(str(text).strip() for text in texts):
+                raise PfesError(f"{self._source}, row {number}: {self._problem(row)}")
+            yield row, label
+
+    def _problem(self, row: Row) -> str:
+        """Return what is wrong with a row."""
+        spec = self._spec
+        for column in (*spec.fields, spec.label):
+            if row.get(column) is None:
+                columns = ", ".join(str(key) for key in row if key is not None)
+                return f"no value for {column!r}; its columns are {columns}"
+        label = label_key(row[spec.label])
+        if label not in self._index:
+            labels = ", ".join(spec.labels)
+            return f"label {label!r} has no verbalizer; those with one are {labels}"
+        return f"empty text in {', '.join(spec.fields)}"

@@ -1,0 +1,125 @@
+"""Tables: ranks, missing cells, the paper's figures, formats."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pfes.reporting.comparisons import compare
+from pfes.reporting.paper import paper_table
+from pfes.reporting.sheets import Sheet, escape_latex, latex, markdown
+from pfes.reporting.tables import StudyTable, make_tables
+from pfes.runs.result import Result
+from pfes.studies.frame import study_frame
+from pfes.studies.plan import PlannedRun, StudySpec, plan_runs, read_study_spec
+
+ROWS = [{"method": "manual"}, {"label": "SaES <b>", "method": "saes"}, {"method": "zosgd"}]
+STUDIES = Path(__file__).parents[2] / "studies"
+
+
+def make(**changes: object) -> tuple[StudySpec, list[PlannedRun]]:
+    base = {"name": "x", "models": ["m"], "tasks": ["sst2"], "seeds": [0, 1], "rows": ROWS}
+    spec = StudySpec.model_validate(base | changes)
+    return spec, plan_runs(spec, {})
+
+
+def result(test: float, seconds: float | None = None) -> Result:
+    missing = dict.fromkeys(Result.model_fields)
+    return Result.model_construct(**missing | {"test": test, "seconds_per_evaluation": seconds})
+
+
+def tables(spec: StudySpec, plan: list[PlannedRun], results: dict[int, Result]) -> list[StudyTable]:
+    return make_tables(spec, plan, study_frame(plan, results))
+
+
+def test_ranks_and_missing_cells() -> None:
+    found = {0: result(0.5), 3: result(0.7), 1: result(0.8, 0.25)}
+    (table,) = tables(*make(), found)
+    assert [table.rank(row, "sst2") for row in table.rows] == [2, 1, None]
+    assert table.cells["manual", "sst2"].text == "60.00 ± 14.14"
+    assert table.cells["SaES <b>", "sst2"].text == "80.00 (1/2)"
+    assert table.cells["zosgd", "sst2"].text == "–"
+    assert table.seconds == {"SaES <b>": 0.25}
+    assert "| SaES &lt;b> | **80.00 (1/2)** | 0.2500 |" in markdown(table.sheets())
+    assert "| zosgd | – | – |" in markdown(table.sheets())
+    assert r"\underline{60.00 $\pm$ 14.14} & --" in latex(table.sheets())
+    assert r"SaES $<$b$>$" in latex(table.sheets())
+
+
+def sheets(model: str, budget: int) -> list[Sheet]:
+    rows = [{"label": "BBT", "method": "bbt"}, {"label": "ours alone", "method": "saes"}]
+    spec, plan = make(name="main", models=[model], rows=rows, defaults={"budget": budget})
+    (table,) = tables(spec, plan, {0: result(0.9), 2: result(0.8)})
+    return list(table.sheets())
+
+
+def test_the_papers_figures_stand_beside_ours_where_model_and_budget_agree() -> None:
+    (sheet,) = sheets("FacebookAI/roberta-large", 5000)
+    lines = {label: entries[0].text for label, entries in sheet.lines}
+    assert lines == {"BBT": "85.00 ± 7.07", "BBT (paper)": "88.03 ± 2.02", "ours alone": "–"}
+    assert dict(sheet.lines)["BBT"][0].rank == 1  # the paper's is not ranked with ours
+    assert dict(sheet.lines)["BBT (paper)"][0].rank is None
+
+
+@pytest.mark.parametrize(("model", "budget"), [("roberta-large", 300), ("roberta-base", 5000)])
+def test_the_papers_figures_are_apart_where_they_do_not(model: str, budget: int) -> None:
+    ours, theirs = sheets(model, budget)
+    assert [label for label, _ in ours.lines] == ["BBT", "ours alone"]
+    assert [label for label, _ in theirs.lines] == ["BBT"]
+    assert "another model or budget: roberta-large, 5000" in theirs.caption
+    assert "Not comparable" in theirs.caption
+
+
+@pytest.mark.parametrize("name", ["main", "beta", "opt", "baselines"])
+def test_every_row_of_the_papers_tables_is_in_our_study(name: str) -> None:
+    spec = read_study_spec(STUDIES / f"{name}.yaml")
+    paper = paper_table(name)
+    assert paper is not None
+    assert {row["label"] for row in spec.rows} == set(paper.rows)
+    assert {Path(model).name for model in spec.models} == {paper.model}
+    assert all(set(figures) == set(spec.tasks) for figures in paper.rows.values())
+    assert spec.defaults["budget"] == paper.budget
+
+
+def test_one_run_is_one_folder_in_every_study() -> None:
+    folders = {}
+    for name in ("main", "beta", "convergence"):
+        plan = plan_runs(read_study_spec(STUDIES / f"{name}.yaml"), {})
+        folders[name] = {run.folder for run in plan}
+    assert folders["convergence"] < folders["main"]
+    # both strategies at the best β of each of seven tasks, for five seeds
+    assert len(folders["beta"] & folders["main"]) == 2 * 7 * 5
+
+
+def test_comparisons_are_paired() -> None:
+    seeds = list(range(8))
+    _, plan = make(seeds=seeds, rows=[{"method": "manual"}, {"method": "saes"}])
+    found = {i: result(0.5 + 0.01 * run.config.seed) for i, run in enumerate(plan)}
+    for i, run in enumerate(plan):
+        if run.label == "saes":
+            found[i] = result(found[i].test + 0.02 + 0.001 * run.config.seed)
+    (one,) = compare(study_frame(plan, found))
+    assert (one.row, one.against, one.pairs, one.better) == ("manual", "saes", 8, 0)
+    assert one.median == pytest.approx(-2.35)
+    assert one.p == pytest.approx(2 / 2**8)  # all eight of one sign: the exact two-sided value
+    (few,) = compare(study_frame(plan[:10], {i: found[i] for i in range(10)}))
+    assert few.p is None
+
+
+def test_text_in_latex() -> None:
+    assert escape_latex("a_b & 50 % of β, d̃ = 5") == r"a\_b \& 50 \% of $\beta$, $\tilde{d}$ = 5"
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+def test_latex_compiles(tmp_path: Path) -> None:
+    names = [r"\ { } # ^ ~ $ _ & % < > |", "β σ λ μ d̃ √ − ± –"]
+    rows = [{"label": name, "method": "saes"} for name in [*names, "BBT"]]
+    (table,) = tables(*make(name="main", rows=rows), {0: result(0.5), 3: result(0.6)})
+    head = r"\documentclass{article}\usepackage{booktabs}\begin{document}"
+    (tmp_path / "table.tex").write_text(latex(table.sheets()), encoding="utf-8")
+    (tmp_path / "doc.tex").write_text(head + "\n\\input{table.tex}\n\\end{document}\n")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "doc.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert (tmp_path / "doc.pdf").stat().st_size > 1000

@@ -1,0 +1,109 @@
+"""The loop spends its budget exactly, selects as stated, and continues bit for bit."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pfes.optimizers import SAES, OnePlusOneES, Optimizer
+from pfes.searches.loop import Search, Validation
+from pfes.searches.losses import Doubles
+
+
+def optimizer(kind: str, seed: int = 0) -> Optimizer:
+    x0 = np.ones(8, dtype=np.float32)
+    return OnePlusOneES(x0, 0.3, seed=seed) if kind == "one" else SAES(x0, 0.3, 6, 2, seed=seed)
+
+
+class Counted:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, candidates: np.ndarray) -> Doubles:
+        self.count += len(candidates)
+        return (candidates.astype(np.float64) ** 2).sum(axis=1)
+
+
+def validate(solution: np.ndarray) -> Validation:
+    return Validation(float(np.round(solution[0], 1)), float((solution**2).sum()), 0.0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    kind=st.sampled_from(["one", "saes"]),
+    budget=st.integers(1, 50),
+    eval_every=st.integers(1, 60),
+)
+def test_budget_is_spent_exactly(kind: str, budget: int, eval_every: int) -> None:
+    evaluate = Counted()
+    search = Search(optimizer(kind), evaluate, validate, budget, eval_every)
+    steps = list(search.steps())
+    assert evaluate.count == budget == steps[-1].evaluations == search.evaluations
+    assert sum(len(step.losses) for step in steps) == budget
+    assert steps[-1].validation is not None
+    assert search.selection is not None
+
+
+@pytest.mark.parametrize("kind", ["one", "saes"])
+@pytest.mark.parametrize("stop", range(1, 9))
+def test_continuing_equals_never_stopping(kind: str, stop: int) -> None:
+    def make() -> Search:
+        return Search(optimizer(kind), Counted(), validate, 47, 10)
+
+    whole = make()
+    expected = list(whole.steps())
+    first = make()
+    for _, _step in zip(range(stop), first.steps(), strict=False):
+        pass
+    second = make()
+    second.load_state(first.state())
+    rest = list(second.steps())
+    assert whole.selection is not None
+    assert second.selection is not None
+    np.testing.assert_array_equal(whole.selection.solution, second.selection.solution)
+    assert [s.losses for s in expected[len(expected) - len(rest) :]] == [s.losses for s in rest]
+    assert [s.selected for s in expected[len(expected) - len(rest) :]] == [s.selected for s in rest]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "wins"),
+    [
+        ((0.8, 1.0), (0.7, 0.1), True),
+        ((0.7, 0.1), (0.8, 1.0), False),
+        ((0.8, 0.5), (0.8, 0.6), True),
+        ((0.8, 0.6), (0.8, 0.5), False),
+        ((0.8, 0.5), (0.8, 0.5), False),
+    ],
+)
+def test_selection_by_metric_then_loss_then_age(ours: tuple, theirs: tuple, wins: bool) -> None:
+    assert Validation(*ours, 0.0).beats(Validation(*theirs, 0.0)) is wins
+
+
+def test_the_selected_solution_is_the_one_that_validated_best() -> None:
+    search = Search(optimizer("saes"), Counted(), validate, 120, 6)
+    seen = []
+    for step in search.steps():
+        assert step.validation is not None
+        seen.append((step.validation, search.optimizer.solution.copy(), step.evaluations))
+    best = max(seen, key=lambda entry: (entry[0].metric, -entry[0].loss, -entry[2]))
+    assert search.selection is not None
+    assert search.selection.evaluations == best[2]
+    np.testing.assert_array_equal(search.selection.solution, best[1])
+
+
+def test_validation_happens_when_due() -> None:
+    search = Search(optimizer("saes"), Counted(), validate, 50, 20)
+    due = [step.evaluations for step in search.steps() if step.validation is not None]
+    assert due == [24, 42, 50]
+
+
+def test_a_failing_model_counts_as_worst_and_goes_on() -> None:
+    def sometimes(candidates: np.ndarray) -> Doubles:
+        values = (candidates.astype(np.float64) ** 2).sum(axis=1)
+        values[::2] = np.nan
+        return values
+
+    search = Search(optimizer("saes"), sometimes, validate, 60, 10)
+    list(search.steps())
+    assert np.isfinite(search.optimizer.solution).all()
+    assert search.optimizer.best_value < 8
