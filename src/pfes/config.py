@@ -21,6 +21,7 @@ Beta = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
 Schedule = Literal["constant", "linear", "cosine"]
 OnStop = Literal["restart", "end"]
+ReadingName = Literal["plain", "offset", "slope", "words", "auto"]
 
 
 class RunConfig(BaseModel):
@@ -119,6 +120,17 @@ class RunConfig(BaseModel):
         description="of the prompt: prefix, or suffix (causal models): behind the text",
         json_schema_extra={"source": PAPER},
     )
+    reading: ReadingName = Field(
+        "plain",
+        description="from words to labels: plain, offset, slope, words, or auto: cross-validated",
+        json_schema_extra={"source": f"{PAPER}: the most probable word wins"},
+    )
+    answer_words: int = Field(
+        500,
+        ge=0,
+        description="further words that a reading takes into account",
+        json_schema_extra={"source": "ours"},
+    )
     shots: int = Field(
         DEFAULT_SHOTS,
         ge=1,
@@ -198,6 +210,8 @@ class Settings(TypedDict, total=False):
     policy_model: str
     init: str
     placement: Placement
+    reading: ReadingName
+    answer_words: int
     shots: int
     seed: int
     eval_every: int
@@ -249,9 +263,14 @@ def make_config(**settings: Any) -> RunConfig:
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "config"
-        given = "" if first["type"] == "missing" else f", not {first['input']!r}"
-        message = first["msg"].removeprefix("Value error, ")
-        raise SettingError(name, f"{message}{given}") from None
+        messages = {
+            "missing": "this setting is missing",
+            "extra_forbidden": "there is no such setting",
+            "string_pattern_mismatch": f"choose serial, ray or ray:ADDRESS, not {first['input']!r}",
+        }
+        own = first["msg"].removeprefix("Value error, ")
+        shown = own if first["type"] == "value_error" else f"{own}, not {first['input']!r}"
+        raise SettingError(name, messages.get(first["type"], shown)) from None
 
 
 def source_of(name: str) -> tuple[str, str]:

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 Floats: TypeAlias = NDArray[np.float32]
 Ints: TypeAlias = NDArray[np.int64]
 
+LIKELY_BLOCK = 32  # examples whose whole vocabulary is in memory at once
+
 Family = Literal["masked", "causal"]
 Placement = Literal["prefix", "suffix"]  # of the prompt: in front of the text, or behind it
 
@@ -37,6 +39,10 @@ class Batch:
             answers=tuple(self.answers[i] for i in index),
             labels=self.labels[index],
         )
+
+    def with_words(self, words: Sequence[int]) -> "Batch":
+        """Return the batch with further words to be answered, after the verbalizer words."""
+        return replace(self, words=(*self.words, *words)) if words else self
 
     def __len__(self) -> int:
         return len(self.token_ids)
@@ -76,6 +82,21 @@ class LanguageModel(ABC):
     def ranks(self, prompts: Floats, batch: Batch) -> tuple[Floats, Ints | None]:
         """Return `logprobs` and, where the model shows them, the words' ranks (1 = top)."""
         return self.logprobs(prompts, batch), None
+
+    def likely_tokens(self, prompt: Floats, batch: Batch, count: int) -> list[int]:
+        """Return the tokens that are the most probable answers, on average over a batch.
+
+        The batch's own words are left out.
+        """
+        everything = tuple(range(self.vocabulary))
+        shares = np.zeros(self.vocabulary)
+        for start in range(0, len(batch), LIKELY_BLOCK):
+            part = batch.take(range(start, min(start + LIKELY_BLOCK, len(batch))))
+            logprobs = self.logprobs(prompt[None], replace(part, words=everything))[0]
+            shares += np.exp(logprobs.astype(np.float64)).sum(axis=0)
+        shares[list(batch.words)] = -1
+        likely = np.argsort(-shares, kind="stable")[: min(count, len(shares) - len(batch.words))]
+        return [int(token) for token in likely]
 
     def choose_batch_tokens(self, prompt: Floats, batch: Batch, candidates: int) -> int | None:
         """Measure how to evaluate `candidates` prompts at a time fastest.

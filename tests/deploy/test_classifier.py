@@ -1,6 +1,7 @@
 """The classifier: what it takes as texts, and what scikit-learn asks of it."""
 
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -218,3 +219,23 @@ def test_a_wrong_setting_is_found_before_the_model_is_loaded() -> None:
         pfes.Classifier("smollm2-135m", TEMPLATE, WORDS, budget=0).fit(X, y)
     with pytest.raises(PfesError, match="^init: bdpl does not use it"):
         pfes.Classifier("smollm2-135m", TEMPLATE, WORDS, "bdpl", init="zeros").fit(X, y)
+
+
+def test_a_fitted_one_can_be_pickled(folders: Callable[[str], Path]) -> None:
+    """Without its model, which is opened again when it is needed."""
+    fitted = pfes.Classifier(str(folders("llama")), TEMPLATE, WORDS, **SETTINGS).fit(X, y)
+    content = pickle.dumps(fitted)
+    assert len(content) < 100_000
+    again = pickle.loads(content)
+    np.testing.assert_allclose(again.predict_proba(X), fitted.predict_proba(X), atol=1e-6)
+
+
+def test_labels_that_differ_in_spaces_are_refused() -> None:
+    labels = ["good", " good", *y[2:]]
+    with pytest.raises(PfesError, match="the same but for spaces"):
+        pfes.Classifier(StandIn(), TEMPLATE, **SETTINGS).fit(X, labels)
+
+
+def test_a_classifier_keeps_its_model_here(folders: Callable[[str], Path]) -> None:
+    with pytest.raises(PfesError, match="^engine: a classifier keeps its model in this process"):
+        pfes.Classifier(str(folders("llama")), TEMPLATE, WORDS, engine="ray").fit(X, y)

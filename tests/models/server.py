@@ -77,6 +77,7 @@ class FakeServer(ThreadingHTTPServer):
         self.module = module
         self.names = names
         self.embeds = True
+        self.max_logprobs = 20  # vLLM's default
         self.key: str | None = None
         self.faults: deque[Fault] = deque()
         self.headers_seen: list[dict[str, str]] = []
@@ -111,12 +112,17 @@ class FakeServer(ThreadingHTTPServer):
         if any(len(row) + body["max_tokens"] > LONGEST for row in rows):
             words = f"longer than the maximum model length of {LONGEST}"
             return 400, {"error": {"message": words}}
+        if body["logprobs"] > self.max_logprobs:
+            words = f"Requested sample logprobs of {body['logprobs']}, which is greater than max "
+            words += f"allowed: {self.max_logprobs}"
+            return 400, {"error": {"message": words}}
         choices = []
         with torch.inference_mode(), self.lock:
             for index, row in enumerate(rows):
                 logits = self.module(inputs_embeds=row[None]).logits[0, -1]
                 values = logits.log_softmax(-1)
-                found = {f"token_id:{t}": float(values[t]) for t in body["logprob_token_ids"]}
+                tokens = body.get("logprob_token_ids", values.topk(body["logprobs"]).indices)
+                found = {f"token_id:{int(t)}": float(values[int(t)]) for t in tokens}
                 choices.append({"index": index, "logprobs": {"top_logprobs": [found]}})
         return 200, {"choices": choices}
 

@@ -20,6 +20,7 @@ from pfes.models.served.input_embedding import load_embedding
 from pfes.models.served.served_model import ServedModel
 from pfes.models.source import find_model
 from pfes.searches.encoded import encode_for
+from pfes.searches.read_answers import Reader
 from pfes.tasks import Example, load_task
 from tests import tiny
 from tests.command import call as command
@@ -343,3 +344,22 @@ def test_waiting_threads_do_not_keep_the_process_alive() -> None:
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], timeout=100)
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("most", [20, 500])
+def test_a_reading_takes_the_words_that_a_server_answers_for(
+    fake: FakeServer, source: str, task_file: Path, most: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake.max_logprobs = most
+    model, local = connect(fake, source), pfes.load_model(source)
+    prompts, batch = prepare(model, task_file)
+    words = model.likely_tokens(prompts[0], batch, 30)
+    assert ("--max-logprobs 32" in caplog.text) == (most == 20)
+    assert 5 <= len(words) <= min(30, most - 2)
+    assert not set(words) & set(batch.words)
+    same = 3 if most == 500 else 1  # a short list leaves out some answers to some texts
+    assert words[:same] == local.likely_tokens(prompts[0], batch, 30)[:same]
+    reading = Reader("words", 30).fit(model, prompts[0], batch)
+    more = batch.with_words(reading.words)
+    answers = [reading.log_probabilities(m.logprobs(prompts[:1], more)[0]) for m in (model, local)]
+    np.testing.assert_allclose(answers[0], answers[1], atol=1e-4)

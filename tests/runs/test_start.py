@@ -133,6 +133,58 @@ WRONG = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [("saes", {"beta": None}), ("saes", {"beta": 0}), ("bbt", {"parents": None}), ("manual", {})],
+)
+def test_a_setting_without_effect_may_be_given(task_file: Path, method: str, changes: dict) -> None:
+    names = {"model": "stand-in", "task": str(task_file)}
+    settings = names | small_settings(method=method) | changes
+    assert result_of(start_run(settings, model=StandIn()).events()).method == method
+
+
+@pytest.mark.parametrize(("name", "value"), [("device", "cpu"), ("threads", 1), ("engine", "ray")])
+def test_a_loaded_model_takes_no_setting_of_its_loading(
+    task_file: Path, name: str, value: object
+) -> None:
+    with pytest.raises(PfesError, match=f"^{name}: the model is loaded already"):
+        pfes.search(StandIn(), task_file, **small_settings(**{name: value}))
+
+
+def test_a_kill_before_the_start_leaves_room_for_a_start(task_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "task.json").write_text("{}")  # written first; the config follows
+    pfes.search(StandIn(), task_file, out=out, **small_settings())
+    assert pfes.SavedRun(out).task.name == "films"
+
+
+def test_a_runs_config_serves_another_method(
+    folders: Callable[[str], Path], task_file: Path, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert call(*search_command(folders("llama"), task_file, first)).returncode == 0
+    options = ["--config", first / "config.json", "--method", "bbt", "--out", second]
+    done = call("search", *options)
+    assert done.returncode == 0, done.stderr
+    assert pfes.SavedRun(second).result.method == "bbt"
+
+
+def test_an_ended_run_is_not_another_tasks(tmp_path: Path) -> None:
+    pfes.search(StandIn(), films(), out=tmp_path / "run", **python_settings())
+    with pytest.raises(PfesError, match="^task: .* is a run on other examples"):
+        pfes.search(StandIn(), films("reel"), out=tmp_path / "run", resume=True)
+
+
+def test_evaluate_uses_all_that_a_python_task_has(
+    folders: Callable[[str], Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    pfes.search(str(folders("llama")), films(), out=out, **python_settings())
+    shown = call("evaluate", out, "--test-limit", 500, "--json")
+    assert json.loads(shown.stdout)["test_examples"] == 16
+
+
 @pytest.mark.parametrize(("changes", "message"), WRONG)
 @pytest.mark.usefixtures("no_loading")
 def test_wrong_settings_are_found_before_anything_is_loaded(

@@ -6,8 +6,8 @@ import pytest
 from pfes.errors import PfesError
 from pfes.optimizers import SAES
 from pfes.searches.beta_halving import BETAS, BetaHalving
+from pfes.searches.log_space import Doubles
 from pfes.searches.loop import Search, Validation
-from pfes.searches.losses import Doubles
 
 
 def make(merits: dict[float, float], budget: int, spent: list[float] | None = None) -> BetaHalving:

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pfes.optimizers import SAES, OnePlusOneES, Optimizer
+from pfes.searches.log_space import Doubles
 from pfes.searches.loop import Search, Validation
-from pfes.searches.losses import Doubles
 
 
 def optimizer(kind: str, seed: int = 0) -> Optimizer:

@@ -119,3 +119,15 @@ def test_two_served_models_are_told_apart_or_refused() -> None:
     runs = plan_runs(StudySpec.model_validate(content | {"where": named}), {})
     assert {run.model_name for run in runs} == {"a", "b"}
     assert len({run.folder for run in runs}) == len(runs)
+
+
+def test_beta_of_a_studys_defaults_is_for_methods_that_have_it() -> None:
+    rows = [{"method": "saes-id-cr"}, {"method": "saes"}, {"method": "manual"}]
+    content = {"name": "x", "models": ["m"], "tasks": ["sst2"], "seeds": [0], "rows": rows}
+    with_beta = StudySpec.model_validate(content | {"defaults": {"beta": 0.1}})
+    plain = StudySpec.model_validate(content)
+    plans = [plan_runs(spec, {}) for spec in (with_beta, plain)]
+    assert [planned.config.beta for planned in plans[0]] == [0.1, None, None]
+    assert [p.key for p in plans[0]][1:] == [p.key for p in plans[1]][1:]
+    with pytest.raises(PfesError, match="^beta: saes has no regulariser"):
+        plan_runs(StudySpec.model_validate(content | {"rows": [{"method": "saes", "beta": 1}]}), {})

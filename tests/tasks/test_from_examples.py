@@ -197,3 +197,23 @@ def test_wrong_json_is_a_value_error(change: dict[str, Any]) -> None:
 def test_a_part_to_hold_out_is_between_0_and_1(holdout: float) -> None:
     with pytest.raises(PfesError, match="^holdout: at least 0 and less than 1"):
         make(holdout=holdout)
+
+
+@pytest.mark.parametrize("kind", [np.bool_, np.int64, np.float32, bool])
+def test_labels_of_numpy_are_those_of_python(kind: Any) -> None:
+    labels = [kind(label == "good") for label in LABELS]
+    words = {labels[0].item() if hasattr(labels[0], "item") else labels[0]: "a"}
+    words[labels[1].item() if hasattr(labels[1], "item") else labels[1]] = "b"
+    task = make(labels=labels, verbalizers=words, shots=5)
+    assert len(task.train) == 10
+
+
+@pytest.mark.parametrize("label", [None, float("nan")])
+def test_a_missing_label_is_refused(label: Any) -> None:
+    with pytest.raises(PfesError, match="label 3 is missing"):
+        make(labels=[*LABELS[:3], label, *LABELS[4:]])
+
+
+def test_shots_are_at_least_one() -> None:
+    with pytest.raises(PfesError, match="^shots: at least 1"):
+        make(shots=0)

@@ -12,10 +12,11 @@ from pfes.analysis.artefacts import Artefacts
 from pfes.config import RunConfig, make_config
 from pfes.contract import Floats, LanguageModel
 from pfes.errors import PfesError
-from pfes.methods import ALIGNED, UNIT
+from pfes.methods import ALIGNED, UNIT, get_method, settings_of
 from pfes.models.open import open_model
 from pfes.reporting.paper import paper_analysis
 from pfes.reporting.sheets import Entry, Sheet
+from pfes.runs.check import check_settings
 from pfes.runs.saved import SavedRun
 from pfes.searches.initial_prompt import initial_prompt
 from pfes.searches.spaces import RandomSubspace
@@ -34,9 +35,13 @@ def projection_plan(settings: dict[str, Any], tasks: list[str]) -> list[PlannedR
     The initial step sizes make the steps in both spaces equally long, in the mean square.
     """
     plan = []
+    full = settings_of(get_method(FULL))
     for task in tasks:
         for method in (FULL, SUBSPACE):
             config = make_config(**settings | {"task": task, "method": method})
+            # the subspace takes all that the full space takes, and its dimension
+            given = settings.keys() if method == SUBSPACE else settings.keys() & {*full}
+            check_settings(config, given)
             if method == FULL:
                 sigma0 = (config.sigma0 or UNIT.masked) * ALIGNED.masked  # as of causal models
                 config = config.model_copy(update={"sigma0": sigma0})

@@ -9,10 +9,12 @@ import pandas as pd
 from pydantic import ValidationError
 
 from pfes.analysis.artefacts import Artefacts
+from pfes.config import DEFAULT_METHOD, make_config
 from pfes.errors import PfesError
 from pfes.methods import get_method, settings_of
 from pfes.reporting.sheets import Entry, Sheet, figure_text
 from pfes.reporting.study_report import StudyReport
+from pfes.runs.check import check_settings
 from pfes.studies.plan import StudySpec, short_name
 from pfes.system.colors import COLORS
 from pfes.tasks.spec import validation_message
@@ -34,11 +36,12 @@ def sensitivity_spec(
 ) -> StudySpec:
     """Return a study with one row for each value of the setting `over`."""
     name = over.replace("-", "_")
-    method = settings.get("method", "saes-id-cr")
+    method = settings.get("method", DEFAULT_METHOD)
     if name not in settings_of(get_method(method)):
         raise PfesError(f"--over {over}: the method {method} has no such setting")
+    check_settings(make_config(**settings | {"task": tasks[0]}), settings.keys())
     rows = [{"label": f"{SYMBOLS[over]} = {value:g}", name: value} for value in values]
-    defaults = {key: value for key, value in settings.items() if key not in ("model", "seed", name)}
+    defaults = {key: value for key, value in settings.items() if key not in ("model", name)}
     try:
         return StudySpec(
             name=f"sensitivity-{over}",

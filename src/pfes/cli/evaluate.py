@@ -41,7 +41,7 @@ def evaluate(
     device = device or saved.config.device
     model = saved.open_model(device=device, trust_remote_code=trust_remote_code)
     batch = saved.encode(model, task.test)
-    steps = score_steps(model, saved.spec, saved.prompt, batch, ranks=True)
+    steps = score_steps(model, saved.spec, saved.prompt, batch, True, saved.reading)
     score = follow_scoring(steps, len(task.test), as_json)
     model.close()
     low, high = interval(score)
@@ -69,7 +69,8 @@ def run_task(run: "SavedRun", test_limit: int | None) -> "Task":
     task = run.task
     if test_limit is None:
         return task
-    if test_limit > len(task.test):
+    limited = run.config.test_limit is not None and task.spec.dataset is not None
+    if test_limit > len(task.test) and limited:
         return load_run_task(run.config.model_copy(update={"test_limit": test_limit}))
     chosen = limit_test(np.arange(len(task.test)), test_limit)
     return replace(task, test=tuple(task.test[i] for i in chosen.tolist()))

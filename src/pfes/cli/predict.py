@@ -83,7 +83,7 @@ def predict(
     if sys.stderr.isatty():
         print("loading model", file=sys.stderr)
     opened_model = saved.open_model(device=device, trust_remote_code=trust_remote_code, **address)
-    classifier = Classifier.from_run(folder, opened_model)
+    classifier = Classifier.from_prompt(saved, opened_model)
     unlabelled = 0
     # without --out the printed lines show the progress, and a counter would mix with them
     with opened_out as writer, counting("texts", quiet=out is None) as count:

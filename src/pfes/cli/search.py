@@ -33,7 +33,7 @@ def search(
 ) -> None:
     """Search a prompt and save it, with its history and result, in a run folder."""
     if config is not None:
-        settings = read_settings(config) | settings
+        settings = read_settings(config, settings.get("method")) | settings
     result = run_and_show(settings, out, resume, as_json, tensorboard)
     if profile:
         show_profile(result)
@@ -66,15 +66,15 @@ def run_and_show(
     return result
 
 
-def read_settings(path: Path) -> dict[str, Any]:
-    """Return the settings of a YAML or JSON file."""
+def read_settings(path: Path, method: str | None = None) -> dict[str, Any]:
+    """Return the settings of a YAML or JSON file; `method` stands over the file's own."""
     content: dict[str, Any] = read_yaml(path, "--config")  # YAML includes JSON
     if not isinstance(content, dict):
         raise SettingError("config", f"{path} is not a mapping of settings")
     if not all(isinstance(name, str) for name in content):
         raise SettingError("config", f"{path}: the name of a setting must be text")
     if WRITTEN_BY in content:  # the config.json of a run, which has every setting
-        content = given_settings(content)
+        content = given_settings(content | ({} if method is None else {"method": method}))
     if content.get("trust_remote_code"):
         raise SettingError(
             "config", f"{path}: --trust-remote-code cannot be set in a file; give it as an option"
@@ -88,7 +88,8 @@ def given_settings(stored: dict[str, Any]) -> dict[str, Any]:
     The file has all the others, too; they would be refused as settings that the method does not
     use.
     """
-    stored = {name: value for name, value in stored.items() if name != WRITTEN_BY}
+    aside = {WRITTEN_BY, "trust_remote_code"}  # consent is given anew each time
+    stored = {name: value for name, value in stored.items() if name not in aside}
     config = make_config(**stored)
     unused = METHOD_SETTINGS - set(settings_of(get_method(config.method)))
     names = config.model_dump(exclude_defaults=True, exclude=set(unused))

@@ -12,7 +12,7 @@ LIBRARY = {"peft": "peft", "safetensors": "transformers", "vllm": "vllm"}
 PEFT = """\
 import torch
 from peft import PeftModel
-from transformers import AutoModelForCausalLM, AutoTokenizer
+{imports}from transformers import AutoModelForCausalLM, AutoTokenizer
 
 base = {base!r}
 tokenizer = AutoTokenizer.from_pretrained(base)
@@ -21,14 +21,13 @@ model = PeftModel.from_pretrained(model, "THIS_FOLDER")
 inputs = tokenizer({example!r}, return_tensors="pt")
 with torch.inference_mode():
     logits = model(**inputs).logits[0, -1]
-words = {words!r}  # each label's word, as a token
-print(max(words, key=lambda label: logits[words[label]]))
+{answer}
 """
 
 PLAIN = """\
 import pfes
 import torch
-from transformers import {auto}, AutoTokenizer
+{imports}from transformers import {auto}, AutoTokenizer
 
 base = {base!r}
 tokenizer = AutoTokenizer.from_pretrained(base)
@@ -37,9 +36,24 @@ model = pfes.load_prompt("THIS_FOLDER").attach(model)
 inputs = tokenizer({example}, return_tensors="pt")
 with torch.inference_mode():
     logits = model(**inputs).logits[0, {where}]
-words = {words!r}  # each label's word, as a token
-print(max(words, key=lambda label: logits[words[label]]))
+{answer}
 """
+
+WORDS = """\
+words = {words!r}  # each label's word, as a token
+print(max(words, key=lambda label: logits[words[label]]))"""
+
+SERVED_WORDS = """\
+print(max(words, key=lambda label: answer[f"token_id:{{words[label]}}"]))"""
+
+READ = """\
+labels, reading = {labels!r}, load_file("THIS_FOLDER/reading.safetensors")
+answers = {source}
+answers = answers.clamp(min=answers.max() - 50)
+scores = reading["slope"] * answers[: len(labels)] - reading["offsets"]
+scores = scores + (answers - reading["centers"]) @ reading["weights"]
+probabilities = dict(zip(labels, scores.softmax(-1).tolist()))
+print(max(probabilities, key=probabilities.get))"""
 
 VLLM = """\
 import base64
@@ -55,7 +69,7 @@ base = {base!r}
 tokenizer = AutoTokenizer.from_pretrained(base)
 embed = AutoModelForCausalLM.from_pretrained(base).get_input_embeddings()  # this alone is used
 prompt = load_file("THIS_FOLDER/prompt.safetensors")["prompt"]
-words = {words!r}  # each label's word, as a token
+{tokens}
 with torch.inference_mode():
     text = embed(tokenizer({example!r}, return_tensors="pt")["input_ids"][0])
     rows, buffer = torch.cat({order}), io.BytesIO()
@@ -65,15 +79,15 @@ question = {{
     "prompt_embeds": [base64.b64encode(buffer.getvalue()).decode()],
     "max_tokens": 1,
     "temperature": 0,
-    "logprobs": len(words),
-    "logprob_token_ids": list(words.values()),
+    "logprobs": len(tokens),
+    "logprob_token_ids": tokens,
     "return_tokens_as_token_ids": True,
 }}
 head = {{"Content-Type": "application/json"}}  # and Authorization, where the server wants a key
 url = "http://127.0.0.1:8000/v1/completions"
 request = urllib.request.Request(url, json.dumps(question).encode(), head)
 answer = json.load(urllib.request.urlopen(request))["choices"][0]["logprobs"]["top_logprobs"][0]
-print(max(words, key=lambda label: answer[f"token_id:{{words[label]}}"]))
+{answer}
 """
 
 NOTES = {
@@ -157,7 +171,7 @@ def _usage(saved: SavedPrompt, kind: str, family: Family, base: str, words: dict
     code = {"peft": PEFT, "safetensors": PLAIN, "vllm": VLLM}[kind].format(
         base=base,
         example=example if kind == "safetensors" else filled,
-        words=words,
+        **_answering(saved, kind, words),
         where=where,
         auto=auto,
         dtype=dtype,
@@ -165,6 +179,24 @@ def _usage(saved: SavedPrompt, kind: str, family: Family, base: str, words: dict
         order="[prompt, text]" if saved.placement == "prefix" else "[text, prompt]",
     )
     return _fenced(code.rstrip("\n"), "python")
+
+
+def _answering(saved: SavedPrompt, kind: str, words: dict[str, int]) -> dict[str, str]:
+    """Return the lines that turn a model's answer into a label."""
+    if saved.reading.rung == "plain":
+        template = SERVED_WORDS if kind == "vllm" else WORDS
+        tokens = (
+            f"words = {words!r}  # each label's word, as a token\ntokens = list(words.values())"
+        )
+        return {"imports": "", "tokens": tokens, "answer": template.format(words=words)}
+    source = 'logits.double().log_softmax(-1)[reading["words"]]'
+    if kind == "vllm":
+        source = 'torch.tensor([answer[f"token_id:{token}"] for token in tokens]).double()'
+    return {
+        "imports": "from safetensors.torch import load_file\n",
+        "tokens": 'tokens = load_file("THIS_FOLDER/reading.safetensors")["words"].tolist()',
+        "answer": READ.format(labels=list(words), source=source),
+    }
 
 
 def _labels(saved: SavedPrompt) -> str:

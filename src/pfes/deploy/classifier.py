@@ -83,6 +83,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         saved = SavedPrompt.load(path)
         if model is None:
             model = saved.open_model(device=device, trust_remote_code=trust_remote_code)
+        return cls.from_prompt(saved, model)
+
+    @classmethod
+    def from_prompt(cls, saved: SavedPrompt, model: LanguageModel) -> "Classifier":
+        """Return a fitted classifier from a prompt and the model it was found on."""
         spec = saved.spec
         fitted = cls(model, dict(spec.templates), dict(spec.verbalizers), saved.config.method)
         return fitted._use(saved, model, np.array(spec.labels))
@@ -110,9 +115,20 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             seed=settings.pop("seed", 0),
             holdout=0.0,
         )
+        if len(task.spec.labels) != len(classes):
+            raise PfesError(
+                f"two labels are the same but for spaces: {', '.join(map(str, classes))}"
+            )
+        self._close()
         model = self.model if isinstance(self.model, LanguageModel) else self._open(task, settings)
         self.result_: Result = search(model, task, self.method, **settings)
         return self._use(SavedPrompt.of_result(self.result_, task.spec), model, classes)
+
+    def _close(self) -> None:
+        """Let go of a model that an earlier `fit` opened, before the next one is opened."""
+        earlier = self.__dict__.pop("model_", None)
+        if earlier is not None and earlier is not self.model:
+            earlier.close()
 
     def _words(self, classes: list[Any]) -> dict[Any, str]:
         """Return the word of each class, in the order of the classes."""
@@ -129,11 +145,20 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         names = {"model": self.model, "task": NAME, "method": self.method}
         config = make_config(**names | settings)
         check_settings(config, settings)
+        if config.engine != "serial":
+            raise SettingError("engine", "a classifier keeps its model in this process")
         return open_model(config, task.spec, check_names(config, task=False))
 
     def _use(self, saved: SavedPrompt, model: LanguageModel, classes: NDArray[Any]) -> "Classifier":
         self.saved_, self.model_, self.classes_ = saved, model, classes
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out a model that `fit` opened: it is opened again when it is needed."""
+        state = dict(super().__getstate__())
+        if isinstance(self.model, str):
+            state.pop("model_", None)
+        return state
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Return the label of each text."""
@@ -154,17 +179,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def probabilities(self, examples: Sequence[Example]) -> Floats:
         """Answer for one chunk of examples."""
-        batch = self.saved_.encode(self.model_, examples)
-        return label_probabilities(self.model_.logprobs(self.saved_.prompt[None], batch)[0])
+        if not hasattr(self, "model_"):  # it was pickled
+            self.model_ = self.saved_.open_model()
+        return self.saved_.probabilities(self.model_, examples)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.string = tags.input_tags.one_d_array = True
         tags.input_tags.two_d_array = False
         return tags
-
-
-def label_probabilities(logprobs: Floats) -> Floats:
-    """Return probabilities over the labels alone, `(examples, labels)`, from log-probabilities."""
-    weights = np.exp(logprobs - logprobs.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)  # type: ignore[no-any-return]

@@ -8,10 +8,11 @@ import numpy as np
 
 from pfes.config import LOCATION, is_served
 from pfes.deploy.card import card
-from pfes.deploy.prompt import ADAPTER, ADAPTER_KEY, SavedPrompt
+from pfes.deploy.prompt import ADAPTER, ADAPTER_KEY, READING_FILE, SavedPrompt
 from pfes.errors import PfesError, SettingError
 from pfes.models.embedded_models import MODELS
 from pfes.models.source import ModelSource, find_model
+from pfes.searches.reading import PLAIN
 from pfes.system.files import make_folder, replace_file
 from pfes.system.tensors import pack
 from pfes.tasks.encode import tokens_added_after, verbalizer_tokens
@@ -40,11 +41,15 @@ def export(run: Path, kind: Format, out: Path, trust_remote_code: bool = False) 
     address = _address(base)
     texts = {"README.md": card(saved, kind, base.family, address, words)}
     prompt = np.ascontiguousarray(saved.prompt)
+    tensors = {}
+    if saved.reading is not PLAIN:
+        arrays = saved.reading.to_arrays(words)
+        tensors[READING_FILE] = pack(arrays, {"rung": saved.reading.rung})
     if kind == "peft":
         texts["adapter_config.json"] = _adapter_config(saved, base.config, address)
-        tensors = {ADAPTER: pack({ADAPTER_KEY: prompt}, about)}
+        tensors[ADAPTER] = pack({ADAPTER_KEY: prompt}, about)
     else:
-        tensors = {PROMPT: pack({"prompt": prompt}, about)}
+        tensors[PROMPT] = pack({"prompt": prompt}, about)
     make_folder(out)
     contents = {name: text.encode() for name, text in texts.items()} | tensors
     for name, content in contents.items():

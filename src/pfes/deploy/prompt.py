@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from pfes.config import THIS_PROCESS, RunConfig, make_config
@@ -14,6 +15,8 @@ from pfes.models.open import open_model
 from pfes.runs.result import Result
 from pfes.runs.saved import SavedRun, read_prompt_file
 from pfes.searches.encoded import encode_for
+from pfes.searches.reading import PLAIN, Reading
+from pfes.system.tensors import unpack
 from pfes.tasks.example import Example
 from pfes.tasks.spec import TaskSpec
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from pfes.deploy.attach import PromptedModel
 
 ADAPTER, ADAPTER_KEY = "adapter_model.safetensors", "prompt_embeddings"  # PEFT's names
+READING_FILE = "reading.safetensors"  # of an export
 FIGURES = (
     "metric", "test", "intervals", "zero_shot", "validation", "probability", "rank",
     "test_examples", "evaluations", "beta", "seed", "method", "text",
@@ -36,6 +40,7 @@ class SavedPrompt:
     placement: Placement
     config: RunConfig
     figures: dict[str, Any]  # of the result; empty where there is none
+    reading: Reading = PLAIN
 
     @classmethod
     def load(cls, path: str | Path) -> "SavedPrompt":
@@ -56,9 +61,10 @@ class SavedPrompt:
         except (KeyError, TypeError, ValueError, ValidationError):
             raise PfesError(f"{path}: its prompt does not say what it is for") from None
         if exported is not None:
-            return cls(prompt, spec, placement, make_config(**exported), figures)
+            config = make_config(**exported)
+            return cls(prompt, spec, placement, config, figures, _exported_reading(saved.path))
         figures = _figures(saved.result) if saved.finished else {}
-        return cls(prompt, spec, placement, saved.config, figures)
+        return cls(prompt, spec, placement, saved.config, figures, about["reading"])
 
     @classmethod
     def of_result(cls, result: Result, spec: TaskSpec) -> "SavedPrompt":
@@ -79,6 +85,12 @@ class SavedPrompt:
         config = self.config.model_copy(update=THIS_PROCESS | here | changed)
         return open_model(config, self.spec)
 
+    def probabilities(self, model: LanguageModel, examples: Sequence[Example]) -> Floats:
+        """Return the labels' probabilities for some examples, `(examples, labels)`."""
+        batch = self.encode(model, examples).with_words(self.reading.words)
+        logprobs = model.logprobs(self.prompt[None], batch)[0]
+        return np.exp(self.reading.log_probabilities(logprobs)).astype(np.float32)
+
     def encode(self, model: LanguageModel, examples: Sequence[Example]) -> Batch:
         """Return examples as the model takes them beside the prompt."""
         length, width = self.prompt.shape
@@ -94,6 +106,17 @@ class SavedPrompt:
         from pfes.deploy.attach import PromptedModel
 
         return PromptedModel(model, self.prompt, self.placement)
+
+
+def _exported_reading(folder: Path) -> Reading:
+    file = folder / READING_FILE
+    if not file.exists():
+        return PLAIN
+    arrays, about = unpack(file)
+    try:
+        return Reading.from_arrays(arrays, about["rung"])
+    except (KeyError, ValueError):
+        raise PfesError(f"{file} does not hold a reading") from None
 
 
 def _figures(result: Result) -> dict[str, Any]:

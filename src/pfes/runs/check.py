@@ -30,15 +30,19 @@ def check_settings(config: RunConfig, given: Collection[str]) -> None:
     `given` are the names of the settings that a user has set: only those can be unused.
     """
     method = get_method(config.method)
-    if not method.regularized and config.beta:
-        others = ", ".join(m.name for m in METHODS.values() if m.regularized)
-        raise SettingError("beta", f"{method.name} has no regulariser; {others} do")
-    for name in sorted((METHOD_SETTINGS - set(settings_of(method))) & set(given)):
+    given = {name for name in given if getattr(config, name) is not None}
+    if not method.regularized and "beta" in given:
+        if config.beta != 0:
+            others = ", ".join(m.name for m in METHODS.values() if m.regularized)
+            raise SettingError("beta", f"{method.name} has no regulariser; {others} do")
+        given.remove("beta")  # no weight is what it has
+    for name in sorted((METHOD_SETTINGS - set(settings_of(method))) & given):
         why = "does not search" if method.optimizer is None else "does not use it"
         raise SettingError(name, f"{method.name} {why}: leave this setting out")
     served = is_served(config.model)
+    policy = {"device"} if method.optimizer == "rlprompt" else set()  # its model is local
     for name in LOCAL_SETTINGS if served else SERVED_SETTINGS:
-        if name in given and getattr(config, name) is not None:
+        if name in given - policy:
             kind = "a local model" if served else "a served model (--model vllm:URL)"
             raise SettingError(name, f"this is for {kind}: leave this setting out")
     if method.optimizer is not None:
@@ -57,7 +61,7 @@ def _check_sizes(config: RunConfig, method: Method) -> None:
         )
     if method.space == "subspace" and round(config.intrinsic_dimension) < 1:
         raise SettingError("intrinsic_dimension", f"{method.name} needs at least 1")
-    if config.beta == "auto":
+    if config.beta == "auto" and method.regularized:
         check_budget(config.budget, generation_size(method, config.population))
 
 

@@ -5,7 +5,7 @@ import errno
 import logging
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ from pfes.errors import PfesError, SettingError
 from pfes.runs.checkpoint import checkpoint_bytes, read_checkpoint
 from pfes.runs.result import Result
 from pfes.runs.run_files import RunFiles
+from pfes.searches.reading import PLAIN, READING, Reading
 from pfes.system.files import DRAFT, json_line, replace_file, replace_json
-from pfes.system.tensors import pack
+from pfes.system.tensors import Arrays, pack
 from pfes.tasks.task import Task
 
 LOCK = ".lock"
@@ -44,8 +45,9 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             # a draft is what a kill in the middle of a write leaves; it holds nothing
+            ours = {LOCK} if self.begun else {LOCK, self.files.task.name}  # a kill before a start
             occupied = any(
-                entry.suffix != DRAFT and entry.name != LOCK for entry in self.path.iterdir()
+                entry.suffix != DRAFT and entry.name not in ours for entry in self.path.iterdir()
             )
         except OSError as error:
             raise SettingError("out", f"{self.path}: {error.strerror}") from None
@@ -80,7 +82,7 @@ class RunFolder:
 
     def begin(self, config: RunConfig, task: Task) -> None:
         """Store what a run is a function of: its config, and its task with all examples."""
-        if not self.files.task.exists():
+        if not self.begun:
             replace_json(self.files.task, task.to_json())
         replace_json(self.files.config, {WRITTEN_BY: version("pfes")} | config.model_dump())
 
@@ -117,9 +119,22 @@ class RunFolder:
         self._history_checksum = checkpoint.history_checksum if checkpoint else 0
         return checkpoint.state if checkpoint else None
 
-    def write_prompt(self, prompt: Floats, about: dict[str, Any]) -> None:
-        """Store a prompt `(length, width)` with what is needed to use it."""
-        replace_file(self.files.prompt, pack({"prompt": prompt}, about))
+    def write_prompt(
+        self,
+        prompt: Floats,
+        about: dict[str, Any],
+        reading: Reading = PLAIN,
+        labels: Sequence[int] = (),
+    ) -> None:
+        """Store a prompt `(length, width)` with what is needed to use it.
+
+        `labels` are the tokens of the labels' words, which a reading other than plain begins with.
+        """
+        arrays: Arrays = {"prompt": prompt}
+        if reading is not PLAIN:
+            about = about | {"reading": reading.rung}
+            arrays |= {READING + name: a for name, a in reading.to_arrays(labels).items()}
+        replace_file(self.files.prompt, pack(arrays, about))
 
     def write_answers(self, answers: Iterable[dict[str, Any]]) -> None:
         """Store what was answered to each test example, a line each."""

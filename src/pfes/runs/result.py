@@ -48,6 +48,13 @@ class Result(BaseModel):
     nearest: list[list[tuple[str, float]]] = Field(
         [], description="of each soft token, the nearest tokens of the vocabulary and their cosine"
     )
+    auc: float | None = Field(
+        None,
+        description="area under the ROC curve, one label against the rest, of the found prompt",
+    )
+    reading: dict[str, Any] = Field(
+        {}, description="how answers are read: rung, slope, offsets, words"
+    )
     probability: Number = Field(description="P: mean probability of the predicted word")
     rank: float | None = Field(description="R: mean rank of the predicted word; null if not shown")
     test_examples: int

@@ -23,6 +23,7 @@ from pfes.searches.build import build_search, loss_of, resolve
 from pfes.searches.encoded import EncodedTask
 from pfes.searches.loop import Search, Selection, Step
 from pfes.searches.losses import Loss
+from pfes.searches.read_answers import Reader
 from pfes.searches.scoring import score
 from pfes.system.clock import Clock
 from pfes.system.stages import Stage
@@ -124,7 +125,7 @@ def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchO
         "text": parts.space.text(selection.solution),
     }
     prompt = parts.space.prompts(selection.solution[None])[0]
-    loss = loss_of(method, search.beta)
+    loss = loss_of(method, search.beta, offset=not parts.reader.is_plain)
     return SearchOutcome(prompt, initial, loss, task.spec, parts.examples, fields)
 
 
@@ -158,9 +159,12 @@ def _no_search(context: RunContext) -> SearchOutcome:
     if context.method.demonstrations:
         spec = with_demonstrations(task, model.family, config.seed)
     empty = np.empty((0, model.width), dtype=np.float32)
-    batch = EncodedTask(model, task, 0, config.placement, spec).validation
+    prompted = EncodedTask(model, task, 0, config.placement, spec)
+    reader = Reader(config.reading, config.answer_words)
+    reading = reader.fit(model, empty, prompted.train)
+    scored = score(model, spec, empty, prompted.validation, reading=reading)
     fields: dict[str, Any] = {
-        "validation": score(model, spec, empty, batch).metric,
+        "validation": scored.metric,
         "evaluations": 0,
         "stopped": None,
         "selected_at": 0,
@@ -169,4 +173,5 @@ def _no_search(context: RunContext) -> SearchOutcome:
         "beta_trials": [],
         "text": "".join(spec.demonstrations) or None,
     }
-    return SearchOutcome(empty, None, Loss(), spec, examples, fields)
+    loss = Loss(offset=not reader.is_plain)
+    return SearchOutcome(empty, None, loss, spec, examples, fields)

@@ -13,8 +13,9 @@ from pfes.errors import PfesError
 from pfes.runs.checkpoint import read_checkpoint
 from pfes.runs.result import Result
 from pfes.runs.run_files import RunFiles
+from pfes.searches.reading import PLAIN, READING, Reading
 from pfes.system.files import read_json, read_json_lines
-from pfes.system.tensors import unpack
+from pfes.system.tensors import Arrays, unpack
 from pfes.tasks.task import Task
 
 History = list[dict[str, Any]]
@@ -130,9 +131,24 @@ def steps_with_beta(history: History, beta: float | None) -> History:
     return [line for line in history if line["beta"] in (None, beta)]
 
 
+def _reading(arrays: Arrays, about: dict[str, Any], path: Path) -> Reading:
+    rung = about.get("reading")
+    if rung is None:
+        return PLAIN
+    named = {name.removeprefix(READING): array for name, array in arrays.items()}
+    try:
+        return Reading.from_arrays(named, rung)
+    except ValueError as error:
+        raise PfesError(f"{path}: {error}") from None
+
+
 def read_prompt_file(path: Path, key: str) -> tuple[Floats, dict[str, Any]]:
-    """Read a prompt `(length, width)` and what it was stored with from a safetensors file."""
+    """Read a prompt `(length, width)` and what it was stored with from a safetensors file.
+
+    Its reading is under `reading`.
+    """
     arrays, about = unpack(path)
+    about["reading"] = _reading(arrays, about, path)
     prompt = arrays.get(key)
     if prompt is None or prompt.ndim != 2:
         raise PfesError(f"{path} does not hold a prompt")

@@ -9,13 +9,18 @@ from pfes.config import DEFAULT_METHOD, RunConfig, Settings, location_settings, 
 from pfes.contract import LanguageModel
 from pfes.errors import SettingError
 from pfes.models.source import ModelSource
-from pfes.runs.check import check_names, check_settings
+from pfes.runs.check import SERVED_SETTINGS, check_names, check_settings
 from pfes.runs.folder import RunFolder
 from pfes.runs.result import Result
 from pfes.runs.run import Event, run
 from pfes.runs.saved import SavedRun
 from pfes.system.stages import result_of
 from pfes.tasks.task import Task
+
+LOADING_SETTINGS = (  # what only matters while a model is loaded
+    "device", "dtype", "device_map", "max_batch_tokens", "threads", "engine", "workers",
+    "gpus_per_worker", "trust_remote_code",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,10 +68,18 @@ def start_run(
     if folder is not None and resume and folder.begun:
         saved = SavedRun(folder.path)
         config = _continued(saved, settings)
-        ended = saved.result.model_copy(update={"prompt": saved.prompt}) if saved.finished else None
+        ended = None
+        if saved.finished:
+            if task is not None and saved.has_task and task != saved.task:
+                raise SettingError("task", f"{out} is a run on other examples than those given")
+            ended = saved.result.model_copy(update={"prompt": saved.prompt})
         return StartedRun(config, folder, True, ended, model, task, None)
     config = make_config(**settings)
     check_settings(config, settings.keys())
+    if model is not None:
+        for name in (*LOADING_SETTINGS, *SERVED_SETTINGS):
+            if settings.get(name) is not None:
+                raise SettingError(name, "the model is loaded already: set this when you load it")
     source = check_names(config, model=model is None, task=task is None)
     if folder is not None:
         folder.create()

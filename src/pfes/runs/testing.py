@@ -9,16 +9,20 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pfes.models.nearest_tokens import nearest_tokens
 from pfes.runs.context import RunContext, SearchOutcome
 from pfes.runs.figure import draw_convergence
 from pfes.runs.result import Result
 from pfes.runs.saved import SavedRun, steps_with_beta
+from pfes.searches.read_answers import Reader
+from pfes.searches.reading import PLAIN
 from pfes.searches.scoring import Score, interval, score, score_steps
 from pfes.system.stages import Stage
 from pfes.tasks.task import Task
 
+PLAIN_READER = Reader("plain", 0)
 TITLES = {"zero_shot": "zero-shot", "initial": "initial prompt", "test": "found prompt"}
 
 
@@ -31,14 +35,20 @@ def evaluate_outcome(context: RunContext, outcome: SearchOutcome) -> Generator[S
     versions = {"zero_shot": (own, empty), "test": (prompted, outcome.prompt)}
     if outcome.initial is not None:
         versions["initial"] = (own, outcome.initial)
+    config = context.config
+    reader = Reader(config.reading, config.answer_words)
     scores: dict[str, Score] = {}
     losses: dict[str, float] = {}
     for name, (examples, prompt) in versions.items():
         spec, ranks = examples.spec or examples.task.spec, name == "test"
-        sizes = (examples.prompt_length, examples.placement, context.config.batch_tokens)
-        key = (repr((spec, examples.task.test)), prompt.tobytes(), *sizes, ranks)
+        sizes = (examples.prompt_length, examples.placement, config.batch_tokens)
+        read = PLAIN_READER if name == "zero_shot" else reader
+        parts = (spec, examples.task.test, examples.task.train, examples.task.validation)
+        asked = (spec, examples.task.test) if read.is_plain else parts
+        key = (repr(asked), prompt.tobytes(), *sizes, ranks, read)
         if key not in context.test_cache:
-            steps = score_steps(model, spec, prompt, examples.test, ranks=ranks)
+            reading = read.fit(model, prompt, examples.labelled) if not read.is_plain else PLAIN
+            steps = score_steps(model, spec, prompt, examples.test, ranks, reading)
             title = f"testing {TITLES[name]}"
             scored = yield from _stages(steps, title, len(examples.test))
             context.test_cache[key] = scored
@@ -86,6 +96,8 @@ def _result(
         intervals=intervals,
         train_loss=losses["test"],
         initial_train_loss=losses["initial"],
+        auc=scores["test"].auc,
+        reading=scores["test"].reading.summary(context.model.tokenizer, task.spec.labels),
         probability=scores["test"].probability,
         rank=scores["test"].rank,
         test_examples=len(task.test),
@@ -103,8 +115,9 @@ def _write(
     folder, config = context.folder, context.config
     assert folder is not None
     folder.write_answers(_answers(context.task, scores["zero_shot"], scores["test"]))
-    about = {"model": config.model, "placement": config.placement}
-    folder.write_prompt(outcome.prompt, about | {"task": outcome.spec.model_dump()})
+    about: dict[str, Any] = {"model": config.model, "placement": config.placement}
+    about["task"] = outcome.spec.model_dump()
+    folder.write_prompt(outcome.prompt, about, scores["test"].reading, outcome.examples.train.words)
     history = steps_with_beta(SavedRun(folder.path).history, result.beta)
     if history:
         draw_convergence(history, folder.files.figure)
@@ -114,14 +127,20 @@ def _write(
 def _answers(task: Task, before: Score, after: Score) -> Iterator[dict[str, Any]]:
     """Yield each test example with the probabilities of its labels' words, before and after."""
     labels = [str(label) for label in task.spec.labels]
-    for example, *logprobs in zip(task.test, before.logprobs, after.logprobs, strict=True):
-        versions = [dict(zip(labels, np.exp(row).tolist(), strict=True)) for row in logprobs]
+    kinds = [_shares(scored) for scored in (before, after)]
+    for example, *shares in zip(task.test, *kinds, strict=True):
+        versions = [dict(zip(labels, row.tolist(), strict=True)) for row in shares]
         yield {
             "fields": example.fields,
             "label": labels[example.label],
             "zero_shot": versions[0],
             "found": versions[1],
         }
+
+
+def _shares(scored: Score) -> NDArray[np.floating[Any]]:
+    """Return the words' probabilities, or those of the labels where a reading was fitted."""
+    return np.exp(scored.logprobs) if scored.reading is PLAIN else scored.probabilities
 
 
 def environment() -> dict[str, Any]:

@@ -12,10 +12,12 @@ from pfes.optimizers import Optimizer
 from pfes.searches.beta_halving import BetaHalving
 from pfes.searches.encoded import EncodedTask
 from pfes.searches.initial_prompt import initial_prompt, text_tokens
+from pfes.searches.log_space import Doubles
 from pfes.searches.loop import Search, Validation
-from pfes.searches.losses import Doubles, Loss
+from pfes.searches.losses import Loss
 from pfes.searches.make_optimizer import make_optimizer, make_token_optimizer
 from pfes.searches.objective import prompt_values
+from pfes.searches.read_answers import Reader
 from pfes.searches.scoring import score
 from pfes.searches.spaces import FullSpace, RandomSubspace, TokenSpace
 from pfes.system.clock import Clock
@@ -42,9 +44,12 @@ def resolve(config: RunConfig, method: Method, model: LanguageModel) -> RunConfi
     return config.model_copy(update=resolved)
 
 
-def loss_of(method: Method, beta: float | None) -> Loss:
-    """Return what a method minimises, with the regulariser's weight where it has one."""
-    return Loss(beta or 0.0, rewarded=method.loss == "reward")
+def loss_of(method: Method, beta: float | None, offset: bool) -> Loss:
+    """Return what a method minimises, with the regulariser's weight where it has one.
+
+    With `offset`, answers are judged after each candidate's own best offsets.
+    """
+    return Loss(beta or 0.0, rewarded=method.loss == "reward", offset=offset)
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,10 @@ class SearchParts:
     examples: EncodedTask
     clock: Clock
 
+    @property
+    def reader(self) -> Reader:
+        return Reader(self.config.reading, self.config.answer_words)
+
     def make_search(self) -> Search | BetaHalving:
         """Make the search, or with `--beta auto` the searches with several β."""
         beta = self.config.beta
@@ -67,7 +76,8 @@ class SearchParts:
         return self._search(beta)
 
     def _search(self, beta: float | None) -> Search:
-        config, loss = self.config, loss_of(self.method, beta)
+        config, reader = self.config, self.reader
+        loss = loss_of(self.method, beta, offset=not reader.is_plain)
 
         def evaluate(candidates: Floats) -> Doubles:
             prompts = self.space.prompts(candidates)
@@ -79,8 +89,9 @@ class SearchParts:
         def validate(solution: Floats) -> Validation:
             prompt = self.space.prompts(solution[None])[0]
             task, batch = self.examples.task, self.examples.validation
-            scored = score(self.model, task.spec, prompt, batch)
-            losses = [scored.loss(kind) for kind in (loss, Loss())]
+            reading = reader.fit(self.model, prompt, self.examples.train)
+            scored = score(self.model, task.spec, prompt, batch, reading=reading)
+            losses = [scored.loss(kind) for kind in (loss, Loss(offset=loss.offset))]
             return Validation(scored.metric, *(v if np.isfinite(v) else np.inf for v in losses))
 
         optimizer, clock = self._make_optimizer(), self.clock

@@ -31,6 +31,11 @@ class EncodedTask:
         return self._encode(self.task.validation)
 
     @cached_property
+    def labelled(self) -> Batch:
+        """Training and validation examples together: what a result's reading is fitted to."""
+        return self._encode((*self.task.train, *self.task.validation))
+
+    @cached_property
     def test(self) -> Batch:
         return self._encode(self.task.test)
 

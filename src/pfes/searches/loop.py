@@ -9,7 +9,7 @@ import numpy as np
 
 from pfes.contract import Floats
 from pfes.optimizers import Optimizer
-from pfes.searches.losses import Doubles
+from pfes.searches.log_space import Doubles
 from pfes.system.clock import Clock
 
 

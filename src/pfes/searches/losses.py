@@ -1,12 +1,12 @@
 """Losses of log-probabilities: cross-entropy, confidence, RLPrompt's reward."""
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-Doubles: TypeAlias = NDArray[np.float64]
+from pfes.searches.fit_reading import best_offsets
+from pfes.searches.log_space import Doubles, bounded, log_sum_exp
 
 
 def cross_entropy(logprobs: NDArray[np.floating], labels: NDArray[np.int64]) -> Doubles:
@@ -16,12 +16,12 @@ def cross_entropy(logprobs: NDArray[np.floating], labels: NDArray[np.int64]) -> 
     """
     wide = logprobs.astype(np.float64)
     right = wide[:, np.arange(len(labels)), labels]  # (candidates, examples)
-    return _log_sum_exp(wide) - right
+    return log_sum_exp(wide) - right
 
 
 def confidence_loss(logprobs: NDArray[np.floating]) -> Doubles:
     """Return CR per candidate and example: −log of the probability that the words have together."""
-    return -_log_sum_exp(logprobs.astype(np.float64))
+    return -log_sum_exp(logprobs.astype(np.float64))
 
 
 def reward(logprobs: NDArray[np.floating], labels: NDArray[np.int64]) -> Doubles:
@@ -31,7 +31,7 @@ def reward(logprobs: NDArray[np.floating], labels: NDArray[np.int64]) -> Doubles
     verbalizer words, times 200 where it is positive and times 180 where not.
     """
     wide = logprobs.astype(np.float64)
-    shares = np.exp(wide - _log_sum_exp(wide)[..., None])
+    shares = np.exp(wide - log_sum_exp(wide)[..., None])
     index = np.arange(len(labels))
     right = shares[:, index, labels]  # (candidates, examples)
     shares[:, index, labels] = -np.inf
@@ -45,19 +45,17 @@ class Loss:
 
     beta: float = 0.0
     rewarded: bool = False
+    offset: bool = False  # judge answers after each candidate's own best offsets
 
     def __call__(self, logprobs: NDArray[np.floating], labels: NDArray[np.int64]) -> Doubles:
         """Return one value per candidate, the mean over its examples."""
+        answers = logprobs
+        if self.offset:
+            answers = bounded(logprobs) - best_offsets(logprobs, labels)[:, None]
         if self.rewarded:
-            values = -reward(logprobs, labels)
+            values = -reward(answers, labels)
         else:
-            values = cross_entropy(logprobs, labels)
+            values = cross_entropy(answers, labels)
             if self.beta:
                 values = values + self.beta * confidence_loss(logprobs)
         return values.mean(axis=1)  # type: ignore[no-any-return]
-
-
-def _log_sum_exp(values: Doubles) -> Doubles:
-    top = values.max(axis=-1)
-    with np.errstate(invalid="ignore"):  # all −inf gives NaN, which an optimizer counts as worst
-        return top + np.log(np.exp(values - top[..., None]).sum(axis=-1))  # type: ignore[no-any-return]

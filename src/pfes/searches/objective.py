@@ -8,7 +8,8 @@ from pfes.contract import Batch, Floats, LanguageModel, Placement
 from pfes.methods import LENGTH
 from pfes.searches.encoded import EncodedTask
 from pfes.searches.initial_prompt import initial_prompt
-from pfes.searches.losses import Doubles, Loss
+from pfes.searches.log_space import Doubles
+from pfes.searches.losses import Loss
 from pfes.tasks.task import Task
 
 

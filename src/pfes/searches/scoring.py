@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfes.contract import Batch, Floats, Ints, LanguageModel
+from pfes.searches.log_space import Doubles
 from pfes.searches.losses import Loss
+from pfes.searches.reading import PLAIN, Reading
 from pfes.seeds import stream
 from pfes.system.stages import result_of
 from pfes.tasks.spec import TaskSpec
@@ -38,12 +40,36 @@ class Score:
 
     spec: TaskSpec
     labels: NDArray[np.int64]
-    logprobs: Floats  # (examples, words)
-    word_ranks: Ints | None  # (examples, words)
+    logprobs: Floats  # (examples, labels + the reading's words)
+    word_ranks: Ints | None  # (examples, labels + the reading's words)
+    reading: Reading = PLAIN
 
     @property
     def predicted(self) -> NDArray[np.int64]:
-        return np.asarray(self.logprobs.argmax(axis=1), dtype=np.int64)
+        return np.asarray(self.reading.scores(self.logprobs).argmax(axis=1), dtype=np.int64)
+
+    @property
+    def probabilities(self) -> Doubles:
+        """The labels' probabilities among themselves, `(examples, labels)`."""
+        return np.exp(self.reading.log_probabilities(self.logprobs))
+
+    @property
+    def own_logprobs(self) -> Floats:
+        """The log-probabilities of the labels' own words, `(examples, labels)`."""
+        return self.logprobs[:, : len(self.spec.labels)]
+
+    @property
+    def auc(self) -> float | None:
+        """The area under the ROC curve, one label against the rest, mean over the labels."""
+        from sklearn.metrics import roc_auc_score
+
+        if len(np.unique(self.labels)) < len(self.spec.labels):
+            return None
+        scores = self.probabilities
+        if not np.isfinite(scores).all():
+            return None
+        ones = [roc_auc_score(self.labels == i, scores[:, i]) for i in range(scores.shape[1])]
+        return float(np.mean(ones))
 
     @property
     def metric(self) -> float:
@@ -54,7 +80,8 @@ class Score:
         """P: mean probability, over the full vocabulary, of the predicted word."""
         if not len(self.labels):
             return math.nan
-        return float(np.exp(self.logprobs.max(axis=1).astype(np.float64)).mean())
+        chosen = self.logprobs[np.arange(len(self.labels)), self.predicted]
+        return float(np.exp(chosen.astype(np.float64)).mean())
 
     @property
     def rank(self) -> float | None:
@@ -65,20 +92,31 @@ class Score:
 
     def loss(self, loss: Loss) -> float:
         """Return the mean loss."""
-        return float(loss(self.logprobs[None], self.labels)[0])
+        return float(loss(self.own_logprobs[None], self.labels)[0])
 
 
 def score(
-    model: LanguageModel, spec: TaskSpec, prompt: Floats, batch: Batch, ranks: bool = False
+    model: LanguageModel,
+    spec: TaskSpec,
+    prompt: Floats,
+    batch: Batch,
+    ranks: bool = False,
+    reading: Reading = PLAIN,
 ) -> Score:
     """Score a prompt `(length, width)` on a batch."""
-    return result_of(score_steps(model, spec, prompt, batch, ranks))
+    return result_of(score_steps(model, spec, prompt, batch, ranks, reading))
 
 
 def score_steps(
-    model: LanguageModel, spec: TaskSpec, prompt: Floats, batch: Batch, ranks: bool = False
+    model: LanguageModel,
+    spec: TaskSpec,
+    prompt: Floats,
+    batch: Batch,
+    ranks: bool = False,
+    reading: Reading = PLAIN,
 ) -> Generator[int, None, Score]:
     """Score a prompt; yield how many examples are done, and return the score."""
+    batch = batch.with_words(reading.words)
     answers: list[Floats] = [np.empty((0, len(batch.words)), dtype=np.float32)]
     positions: list[Ints] = []
     for start in range(0, len(batch), SLICE):
@@ -93,7 +131,7 @@ def score_steps(
         answers.append(logprobs[0])
         yield min(start + SLICE, len(batch))
     word_ranks = np.concatenate(positions) if positions else None
-    return Score(spec, batch.labels, np.concatenate(answers), word_ranks)
+    return Score(spec, batch.labels, np.concatenate(answers), word_ranks, reading)
 
 
 Interval = tuple[float, float]

@@ -1,25 +1,15 @@
 """Where a search moves, and the prompts that its vectors stand for."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pfes.contract import Floats, LanguageModel
 from pfes.seeds import stream
-
-
-class Space(Protocol):
-    """Turns an optimizer's vectors into prompts."""
-
-    def prompts(self, vectors: NDArray[Any]) -> Sequence[Floats] | Floats:
-        """Return the prompt `(length, width)` that each vector stands for."""
-
-    def text(self, vector: NDArray[Any]) -> str | None:
-        """Return the prompt as text, where it is made of tokens."""
 
 
 @dataclass(frozen=True)

@@ -143,9 +143,10 @@ def plan_runs(spec: StudySpec, overrides: dict[str, Any]) -> list[PlannedRun]:
                             "trust_remote_code",
                             "this cannot be set in a file; give it as an option or argument",
                         )
-                    config = _with_beta(make_config(**settings | overrides))
+                    config = make_config(**settings | overrides)
                     # defaults and `where` may have settings of other methods; a row may not
                     check_settings(config, row.keys() - {"label"})
+                    config = _with_beta(config)
                     runs.append(PlannedRun(row_label(row), config, config_key(config)))
     _check_models(runs)
     return runs
@@ -164,9 +165,13 @@ def _check_models(runs: list[PlannedRun]) -> None:
 
 
 def _with_beta(config: RunConfig) -> RunConfig:
-    """Return the config with β filled in, so that the default and the same β given are one run."""
-    given = config.beta is not None or not get_method(config.method).regularized
-    return config if given else config.model_copy(update={"beta": BETA})
+    """Return the config with its β, so that the default and the same β given are one run.
+
+    A method without a regulariser has none, whatever the study's defaults say.
+    """
+    if not get_method(config.method).regularized:
+        return config.model_copy(update={"beta": None})
+    return config if config.beta is not None else config.model_copy(update={"beta": BETA})
 
 
 def config_key(config: RunConfig) -> str:

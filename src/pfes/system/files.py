@@ -96,10 +96,13 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the objects of a JSONL file; none if it does not exist."""
+    """Return the objects of a JSONL file; none if it does not exist.
+
+    A last line without its end is still being written, and is left out.
+    """
     try:
         with path.open(encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file]
+            lines = [json.loads(line) for line in file if line.endswith("\n")]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, RecursionError) as error:

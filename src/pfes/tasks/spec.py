@@ -4,6 +4,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from pfes.contract import Family
@@ -18,6 +19,8 @@ BUILTIN = Path(__file__).parent / "builtin"
 
 def label_key(value: object) -> str:
     """Return a label's normal spelling: 1, 1.0, "1" and " 1 " are all the label "1"."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
@@ -156,6 +159,8 @@ def read_spec(name: str | Path) -> tuple[TaskSpec, Path]:
 def validation_message(error: ValidationError) -> str:
     """Return pydantic's first error as one line."""
     first = error.errors()[0]
+    if first["type"] == "too_short" and first["loc"] == ("verbalizers",):
+        return "verbalizers: there must be at least two labels"
     setting = ".".join(str(part) for part in first["loc"])
     message = first["msg"].removeprefix("Value error, ")
     return f"{setting}: {message}" if setting else message

@@ -55,7 +55,15 @@ class Task:
         test; of the others, `shots` per class are used for training and as many for validation.
         `spec` holds other fields of `TaskSpec`, such as `metric`.
         """
-        keys = [label_key(label) for label in labels]
+        given = list(labels)
+        missing = next(
+            (i for i, label in enumerate(given) if label is None or label != label), None
+        )
+        if missing is not None:
+            raise PfesError(f"label {missing} is missing")
+        if shots < 1:
+            raise SettingError("shots", f"at least 1, not {shots}")
+        keys = [label_key(label) for label in given]
         words = (
             {label: label for label in sorted(set(keys))} if verbalizers is None else verbalizers
         )

@@ -2,7 +2,9 @@
 
 import base64
 import io
+import logging
 import math
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +29,9 @@ AGREE = 0.05  # between log-probabilities of the same tokens, given as tokens an
 TRIES = 3  # of a question whose answer does not have what was asked for
 SENTENCE = "The weather is fine today, and the sky is"
 START = "python -m vllm.entrypoints.openai.api_server --model … --enable-prompt-embeds"
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,47 @@ class ServedModel(LanguageModel):
         shape = (len(prompts), len(batch), len(batch.words))
         return np.array(answers, dtype=np.float32).reshape(shape)
 
+    def likely_tokens(self, prompt: Floats, batch: Batch, count: int) -> list[int]:
+        """Return the most probable answers; a server answers for a limited number of words."""
+        limit = self._word_limit(count + len(batch.words))
+        if limit < count + len(batch.words):
+            log.warning(
+                "%s answers for %d words at a time: start it with --max-logprobs %d for a reading "
+                "of more words",
+                self.client.url, limit, count + len(batch.words),
+            )  # fmt: skip
+        shares: dict[int, float] = {}
+        for example in range(len(batch)):
+            rows = [_encode(self._row(prompt, batch, example))]
+            body = {"prompt_embeds": rows, **self._question(limit)}
+            for token, value in _listed(self.client.post("/completions", body)).items():
+                shares[token] = shares.get(token, 0.0) + math.exp(value)
+        likely = sorted(shares, key=lambda token: (-shares[token], token))
+        others = [t for t in likely if t not in batch.words and t < self.vocabulary]
+        return others[: min(count, limit - len(batch.words))]
+
+    def _word_limit(self, wanted: int) -> int:
+        """Return for how many words the server answers at a time, at most `wanted`."""
+        body = {"prompt": [self.tokenizer(SENTENCE)["input_ids"]], **self._question(wanted)}
+        try:
+            self.client.post("/completions", body)
+        except RefusedError as error:
+            allowed = re.search(r"max allowed: (\d+)", str(error))
+            if allowed is None:
+                raise
+            return int(allowed[1])
+        return wanted
+
+    def _question(self, words: int) -> dict[str, Any]:
+        """Return the part of a request that asks for one answer and its likeliest words."""
+        return {
+            "model": self.served_name,
+            "max_tokens": 1,
+            "temperature": 0,
+            "logprobs": words,
+            "return_tokens_as_token_ids": True,
+        }
+
     def _row(self, prompt: Floats, batch: Batch, example: int) -> Floats:
         text = self.embed(batch.token_ids[example])
         return np.concatenate([text, prompt] if batch.placement == "suffix" else [prompt, text])
@@ -123,14 +169,7 @@ class ServedModel(LanguageModel):
     ) -> list[list[float]]:
         """Ask for the log-probabilities of words behind each of `count` sequences."""
         client = client or self.client
-        body = what | {
-            "model": self.served_name,
-            "max_tokens": 1,
-            "temperature": 0,
-            "logprobs": len(words),
-            "logprob_token_ids": list(words),
-            "return_tokens_as_token_ids": True,
-        }
+        body = what | self._question(len(words)) | {"logprob_token_ids": list(words)}
         for last in (False,) * (TRIES - 1) + (True,):
             try:
                 return _read(client.post("/completions", body), count, words)
@@ -253,6 +292,15 @@ def _read(answer: Any, count: int, words: Sequence[int]) -> list[list[float]]:
             "logprob_token_ids"
         )
     return [[_number(row[f"token_id:{word}"]) for word in words] for row in answers]
+
+
+def _listed(answer: Any) -> dict[int, float]:
+    """Return the tokens that an answer lists, with their log-probabilities."""
+    try:
+        listed = answer["choices"][0]["logprobs"]["top_logprobs"][0].items()
+        return {int(name.removeprefix("token_id:")): float(value) for name, value in listed}
+    except (KeyError, TypeError, IndexError, ValueError):
+        raise AnswerError("an answer without log-probabilities") from None
 
 
 def _number(value: Any) -> float:

@@ -1,0 +1,112 @@
+"""The reading: from the log-probabilities of words to the probabilities of labels.
+
+    scores = s·L − b + F·W
+
+L are the log-probabilities of the labels' own words, b is an offset per label, s > 0 a slope, and F
+the log-probabilities of all answer words (the labels' own and further ones) with weights W. A plain
+reading has s = 1 and neither b nor W: the label with the most probable word wins.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfes.searches.log_space import Doubles, bounded, log_softmax
+
+TELLING = 10  # words that are shown for each label
+
+Rung = Literal["plain", "offset", "slope", "words"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How answers are read: slope, offsets, and weights of answer words."""
+
+    rung: Rung = "plain"
+    slope: float = 1.0
+    offsets: Doubles | None = None  # (labels,)
+    words: tuple[int, ...] = ()  # tokens of the further answer words
+    centers: Doubles | None = None  # (labels + words,) what F is measured from
+    weights: Doubles | None = None  # (labels + words, labels)
+    strength: float | None = None  # of the ridge on the weights
+    trials: dict[str, float] = field(default_factory=dict)  # cross-validated loss of each rung
+
+    def scores(self, logprobs: NDArray[np.floating[Any]]) -> Doubles:
+        """Return scores `(…, labels)` of log-probabilities `(…, labels + words)`.
+
+        The labels' own words come first, then the further answer words of this reading.
+        """
+        labels = logprobs.shape[-1] - len(self.words)
+        if self.rung == "plain":
+            return logprobs[..., :labels].astype(np.float64)
+        assert self.offsets is not None
+        answers = bounded(logprobs)
+        scores = self.slope * answers[..., :labels] - self.offsets
+        if self.weights is not None:
+            assert self.centers is not None
+            scores = scores + (answers - self.centers) @ self.weights
+        return np.asarray(scores)
+
+    def log_probabilities(self, logprobs: NDArray[np.floating[Any]]) -> Doubles:
+        """Return the log-probabilities of the labels, `(…, labels)`."""
+        return log_softmax(self.scores(logprobs))
+
+    def to_arrays(self, labels: Sequence[int]) -> dict[str, NDArray[Any]]:
+        """Return arrays that any program can apply; `labels` are the tokens of the labels' words.
+
+        With a the log-probabilities of `words`, none more than `LOWEST` below the best, of which
+        the first k are the labels' own: scores = slope·a[:k] − offsets + (a − centers) @ weights.
+        """
+        tokens = (*labels, *self.words)
+        count, size = len(labels), len(tokens)
+        return {
+            "words": np.array(tokens, dtype=np.int64),
+            "slope": np.array([self.slope]),
+            "offsets": np.zeros(count) if self.offsets is None else self.offsets,
+            "centers": np.zeros(size) if self.centers is None else self.centers,
+            "weights": np.zeros((size, count)) if self.weights is None else self.weights,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], rung: Rung) -> "Reading":
+        """Read what `to_arrays` returned; arrays that do not fit together are a `ValueError`."""
+        try:
+            offsets, tokens = arrays["offsets"], arrays["words"].tolist()
+            slope = float(arrays["slope"][0])
+            further = tuple(int(token) for token in tokens[len(offsets) :])
+            parts = (arrays["centers"], arrays["weights"]) if rung == "words" else (None, None)
+            reading = cls(rung, slope, offsets, further, *parts)
+            reading.scores(np.zeros([1, len(tokens)]))
+        except (KeyError, IndexError, TypeError) as error:
+            raise ValueError(f"not a reading: {error}") from None
+        return reading
+
+    def summary(self, tokenizer: Any, labels: Sequence[str]) -> dict[str, Any]:
+        """Return what a person wants to know: rung, slope, offsets, the most telling words."""
+        telling = {}
+        if self.weights is not None:
+            further = self.weights[len(labels) :]
+            gaps = further - further.mean(axis=1, keepdims=True)
+            for i, label in enumerate(labels):
+                best = np.argsort(-gaps[:, i], kind="stable")[:TELLING]
+                telling[label] = [tokenizer.decode([self.words[j]]) for j in best]
+        offsets = (
+            {}
+            if self.offsets is None
+            else dict(zip(labels, (self.offsets - self.offsets.mean()).tolist(), strict=True))
+        )
+        return {
+            "rung": self.rung,
+            "slope": self.slope,
+            "offsets": offsets,
+            "strength": self.strength,
+            "cross_validation": self.trials,
+            "telling": telling,
+        }
+
+
+PLAIN = Reading()
+READING = "reading_"  # how the names of a reading's arrays begin beside a prompt
