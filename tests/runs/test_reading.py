@@ -124,3 +124,6 @@ def test_the_most_telling_words_are_named(
     assert result.reading["telling"].keys() == {"bad", "good"}
     assert all(len(words) == 10 for words in result.reading["telling"].values())
     assert 0 <= result.auc <= 1
+    shown = call("search", "--out", tmp_path / "run", "--resume").stdout
+    assert "Reading: words, slope" in shown
+    assert shown.count("  good: ") == 1

@@ -1,6 +1,7 @@
 """Results as a person reads them."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -40,6 +41,8 @@ def show_result(result: Result, folder: Path, as_json: bool) -> None:
         f"{spent}; training loss {result.initial_train_loss:.4f} → {result.train_loss:.4f}{sure}",
         highlight=False,
     )
+    for line in _reading(result):
+        console.print(line, highlight=False, markup=False)
     if result.beta_trials:
         tried = ", ".join(
             f"{trial.beta:g} ({trial.evaluations} evaluations, validation {trial.validation:.3f})"
@@ -54,6 +57,21 @@ def show_result(result: Result, folder: Path, as_json: bool) -> None:
             highlight=False,
         )
     console.print(f"Run folder: {folder}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _reading(result: Result) -> Iterator[str]:
+    """Yield how the answers were read, and the words that speak for each label most."""
+    reading = result.reading
+    if reading.get("rung", "plain") == "plain":
+        return
+    chosen = ""
+    if reading["cross_validation"]:
+        losses = reading["cross_validation"]
+        chosen = f"; cross-validated loss {losses.get('plain', max(losses.values())):.3f} plainly"
+        chosen += f", {min(losses.values()):.3f} at best"
+    yield f"Reading: {reading['rung']}, slope {reading['slope']:.2f}{chosen}"
+    for label, words in reading["telling"].items():
+        yield f"  {label}: {', '.join(repr(word.strip() or word) for word in words[:6])}"
 
 
 def _quality(result: Result, title: str) -> Table:
