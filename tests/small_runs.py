@@ -18,6 +18,11 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
+def study_defaults(**changes: Any) -> dict[str, Any]:
+    """Return the settings of small runs as defaults of a study, whose rows name their methods."""
+    return {name: value for name, value in (SMALL | changes).items() if name != "method"}
+
+
 def small_settings(**changes: Any) -> dict[str, Any]:
     """Return settings of a small run, without those that its method does not take."""
     settings = SMALL | changes

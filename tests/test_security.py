@@ -19,9 +19,9 @@ from pfes.studies.plan import plan_runs, read_study_spec
 from pfes.tasks import load_task
 from pfes.tasks.spec import read_spec
 from tests import tiny
+from tests.small_runs import small_settings
 
 SOURCE = Path(pfes.__file__).parent
-SMALL = {"budget": 12, "population": 6, "shots": 4, "prompt_length": 2, "test_limit": 8}
 
 # what would let data become code
 FORBIDDEN = (
@@ -121,7 +121,7 @@ def test_a_models_own_code_does_not_run_unasked(
     code_model: Path, mark: Path, task_file: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(PfesError, match="cannot be loaded"):
-        pfes.search(str(code_model), task_file, **SMALL)
+        pfes.search(str(code_model), task_file, **small_settings())
     assert not mark.exists()
 
 
@@ -130,7 +130,7 @@ def test_a_stored_consent_does_not_count(
 ) -> None:
     """Neither in a run folder, nor in a study or a config file: only the flag does."""
     out = tmp_path / "run"
-    pfes.search(str(folders("llama")), task_file, out=out, **SMALL)
+    pfes.search(str(folders("llama")), task_file, out=out, **small_settings())
     stored = json.loads((out / "config.json").read_text())
     stored |= {"model": str(code_model), "trust_remote_code": True}
     (out / "config.json").write_text(json.dumps(stored))

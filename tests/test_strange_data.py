@@ -12,11 +12,7 @@ import pfes
 from pfes.tasks import load_task
 from pfes.tasks.data import read_file
 from tests.command import call
-
-SMALL = {
-    "budget": 12, "population": 6, "shots": 4, "prompt_length": 2, "eval_every": 12,
-    "test_limit": 12, "sigma0": 0.3,
-}  # fmt: skip
+from tests.small_runs import small_settings
 
 
 def test_a_long_data_file_is_not_held_in_memory(task_file: Path) -> None:
@@ -60,7 +56,7 @@ def test_strange_texts_go_through_search_and_predict(
     (task_file.parent / "films.jsonl").write_text("\n".join(lines), encoding="utf-8")
     task_file.write_text(task_file.read_text().replace("films.csv", "films.jsonl"))
     out = tmp_path / "run"
-    result = pfes.search(str(folders(name)), task_file, out=out, **SMALL)
+    result = pfes.search(str(folders(name)), task_file, out=out, **small_settings())
     assert np.isfinite(result.train_loss)
     probabilities = pfes.Classifier.from_run(out).predict_proba([*STRANGE, ""])
     assert probabilities.shape == (len(STRANGE) + 1, 2)

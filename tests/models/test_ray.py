@@ -29,13 +29,11 @@ from pfes.system.stages import result_of
 from pfes.tasks import load_task
 from tests import tiny
 from tests.command import call
+from tests.small_runs import study_defaults
 
 pytestmark = pytest.mark.xdist_group("ray")  # one process has the cluster
 
-SMALL = {
-    "budget": 36, "population": 6, "shots": 4, "prompt_length": 2, "eval_every": 12,
-    "test_limit": 12, "sigma0": 0.3, "threads": 1, "batch_tokens": 256,
-}  # fmt: skip
+SMALL = study_defaults(budget=36, prompt_length=2, threads=1, batch_tokens=256)
 
 
 def make(model: Path, task: Path, **settings: Any) -> RunConfig:

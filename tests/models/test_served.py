@@ -26,11 +26,9 @@ from tests import tiny
 from tests.command import call as command
 from tests.models import server as faults
 from tests.models.server import FakeServer, serving
+from tests.small_runs import small_settings
 
-SMALL = {
-    "budget": 36, "population": 6, "shots": 4, "prompt_length": 2, "eval_every": 12,
-    "test_limit": 12, "sigma0": 0.3,
-}  # fmt: skip
+SMALL = small_settings(budget=36, prompt_length=2)
 SECRET = "sk-a-very-secret-key"
 
 

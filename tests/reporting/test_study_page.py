@@ -14,6 +14,7 @@ from pfes.studies.execute import execute_runs
 from pfes.studies.plan import StudySpec, plan_runs
 from pfes.studies.store import FolderStore
 from tests.reporting.conftest import Opened
+from tests.small_runs import study_defaults
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 OpenPage = Callable[..., Opened]
@@ -36,8 +37,7 @@ def report(folders: Callable[[str], Path], tmp_path_factory: pytest.TempPathFact
         models=[str(folders("llama"))],
         tasks=[str(folder / "films.yaml")],
         seeds=[0, 1, 2],
-        defaults={"budget": 36, "population": 6, "shots": 4, "prompt_length": 2}
-        | {"eval_every": 12, "test_limit": 20},
+        defaults=study_defaults(budget=36, prompt_length=2, test_limit=20, sigma0=None),
         rows=[
             {"label": "SaES-ID-CR", "method": "saes-id-cr"},
             {"label": EVIL, "method": "one-plus-one", "sigma0": 1.0},

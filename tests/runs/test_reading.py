@@ -16,7 +16,7 @@ from tests import tiny
 from tests.command import call
 from tests.deploy.test_exports import ADDRESS, card_code, printed
 from tests.models.server import serving
-from tests.small_runs import begin, finish
+from tests.small_runs import begin, finish, small_settings
 from tests.stand_in import StandIn
 
 TEXTS = ["a fine film", "bad", "a long , long and winding story", "great !"]
@@ -62,8 +62,7 @@ def test_an_export_has_its_reading(
     folders: Callable[[str], Path], task_file: Path, tmp_path: Path, kind: str, reading: str
 ) -> None:
     run, out = tmp_path / "run", tmp_path / "export"
-    settings = {"reading": reading, "answer_words": 20, "budget": 24, "population": 6, "shots": 4}
-    settings |= {"prompt_length": 3, "sigma0": 0.5, "test_limit": 12}
+    settings = small_settings(reading=reading, answer_words=20, sigma0=0.5)
     pfes.search(str(folders("llama")), task_file, out=run, **settings)
     export(run, kind, out)
     classifier = pfes.Classifier.from_run(run)

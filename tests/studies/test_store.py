@@ -22,6 +22,7 @@ from pfes.studies.execute import execute_runs
 from pfes.studies.plan import PlannedRun, StudySpec, plan_runs
 from pfes.studies.store import FolderStore, open_store
 from pfes.tasks import TaskSpec
+from tests.small_runs import study_defaults
 
 OUT = "memory://bucket/runs"
 
@@ -36,7 +37,7 @@ def empty() -> Iterator[None]:
 def spec(folders: Callable[[str], Path], task_file: Path) -> StudySpec:
     return StudySpec(
         name="tiny", models=[str(folders("bert"))], tasks=[str(task_file)], seeds=[0, 1],
-        defaults={"budget": 36, "population": 6, "shots": 4, "prompt_length": 2, "test_limit": 12},
+        defaults=study_defaults(budget=36, prompt_length=2),
         rows=[{"method": "manual"}, {"method": "saes-id-cr"}],
     )  # fmt: skip
 

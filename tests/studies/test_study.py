@@ -21,6 +21,7 @@ from pfes.studies.execute import begun_config, execute_runs
 from pfes.studies.plan import PlannedRun, config_key, plan_runs, read_study_spec
 from pfes.system.files import replace_json
 from tests import command
+from tests.small_runs import study_defaults
 
 ROWS = [
     {"method": "manual"},
@@ -37,8 +38,7 @@ def study_file(folders, task_file: Path, tmp_path: Path) -> Path:
         "models": [str(folders("llama"))],
         "tasks": [str(task_file)],
         "seeds": [0, 1],
-        "defaults": {"budget": 24, "population": 6, "shots": 4, "prompt_length": 2}
-        | {"eval_every": 12, "test_limit": 12},
+        "defaults": study_defaults(prompt_length=2),
         "rows": ROWS,
     }
     file = tmp_path / "tiny.yaml"

@@ -193,7 +193,7 @@ def test_json_lines_are_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"a": 1}\n{"b', "cannot be read"),
+        (b'{"a": 1}\n{"b\n', "cannot be read"),
         (b'{"a": 1}\n[2]\n', "a line is not a JSON object"),
     ],
 )
@@ -202,6 +202,11 @@ def test_damaged_json_lines_are_one_line(tmp_path: Path, content: bytes, message
     with pytest.raises(PfesError, match=message) as caught:
         read_json_lines(tmp_path / "a.jsonl")
     assert "\n" not in str(caught.value)
+
+
+def test_a_last_line_that_is_being_written_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"a": 1}\n{"b')
+    assert read_json_lines(tmp_path / "a.jsonl") == [{"a": 1}]
 
 
 def test_a_json_line_is_one_line() -> None:
