@@ -6,11 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models; and workers must not fight over cores
 
 from tests import tiny
+
+# how fast a machine is must not decide whether a test passes
+hypothesis_settings.register_profile(
+    "pfes", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("pfes")
 
 
 def pytest_configure(config: pytest.Config) -> None:
