@@ -1,5 +1,6 @@
 """The settings of a run: each declared once, with its default, its limits and its help."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -16,6 +17,7 @@ PATIENCE = 600.0  # seconds that a server may be away
 SERVED = "vllm:"  # how the name of a served model begins, before its addresses
 TEXT = "text:"  # how an initial prompt given as text begins
 WRITTEN_BY = "pfes"  # beside the settings in a run's config.json: the version that wrote them
+FORMER: dict[str, Any] = {"reading": "plain"}  # how runs were before there was such a setting
 
 Beta = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
@@ -121,15 +123,38 @@ class RunConfig(BaseModel):
         json_schema_extra={"source": PAPER},
     )
     reading: ReadingName = Field(
-        "plain",
+        "auto",
         description="from words to labels: plain, offset, slope, words, or auto: cross-validated",
-        json_schema_extra={"source": f"{PAPER}: the most probable word wins"},
+        json_schema_extra={"source": "ours, measured: docs/reading.md; the paper's is plain"},
     )
     answer_words: int = Field(
         500,
         ge=0,
         description="further words that a reading takes into account",
-        json_schema_extra={"source": "ours"},
+        json_schema_extra={"source": "ours, measured: docs/reading.md"},
+    )
+    unlabelled: str | None = Field(
+        None, description="file of further texts without labels, for the offsets of a reading"
+    )
+    prior: str = Field(
+        "uniform",
+        description="how often labels occur in use: uniform, train (as in the data), a=0.7,b=0.3",
+        json_schema_extra={"source": "ours: as many examples of each label are drawn"},
+    )
+    demonstrations: int = Field(
+        1,
+        ge=1,
+        description="examples of each label that icl shows",
+        json_schema_extra={"source": "ours: one of each label"},
+    )
+    draws: int = Field(
+        1,
+        ge=1,
+        description="draws of examples that icl tries; the best by cross-validated loss is kept",
+        json_schema_extra={"source": "ours: the first draw, as it comes"},
+    )
+    free: Literal["all", "none"] = Field(
+        "all", description="test what costs no search, too: all of it, or none but the template"
     )
     shots: int = Field(
         DEFAULT_SHOTS,
@@ -212,6 +237,11 @@ class Settings(TypedDict, total=False):
     placement: Placement
     reading: ReadingName
     answer_words: int
+    unlabelled: str | None
+    prior: str
+    demonstrations: int
+    draws: int
+    free: Literal["all", "none"]
     shots: int
     seed: int
     eval_every: int
@@ -271,6 +301,14 @@ def make_config(**settings: Any) -> RunConfig:
         own = first["msg"].removeprefix("Value error, ")
         shown = own if first["type"] == "value_error" else f"{own}, not {first['input']!r}"
         raise SettingError(name, messages.get(first["type"], shown)) from None
+
+
+def read_config(stored: Mapping[str, Any]) -> RunConfig:
+    """Make a config from settings that were stored, perhaps by an earlier version.
+
+    A stored consent to run a model's own code does not count: it must be given again.
+    """
+    return make_config(**FORMER | dict(stored) | {"trust_remote_code": False})
 
 
 def source_of(name: str) -> tuple[str, str]:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 Floats: TypeAlias = NDArray[np.float32]
 Ints: TypeAlias = NDArray[np.int64]
 
-LIKELY_BLOCK = 32  # examples whose whole vocabulary is in memory at once
+LIKELY_BLOCK = 32  # examples whose whole vocabulary is asked for at once
+KEPT = 2**26  # answers that are kept, to spare a second pass: a quarter of a gigabyte
 
 Family = Literal["masked", "causal"]
 Placement = Literal["prefix", "suffix"]  # of the prompt: in front of the text, or behind it
@@ -83,20 +84,27 @@ class LanguageModel(ABC):
         """Return `logprobs` and, where the model shows them, the words' ranks (1 = top)."""
         return self.logprobs(prompts, batch), None
 
-    def likely_tokens(self, prompt: Floats, batch: Batch, count: int) -> list[int]:
-        """Return the tokens that are the most probable answers, on average over a batch.
+    def likely_answers(self, prompt: Floats, batch: Batch, count: int) -> tuple[list[int], Floats]:
+        """Return the `count` most probable further answers, on average over a batch.
 
-        The batch's own words are left out.
+        They are tokens that are not among the batch's own words. Also return the log-probabilities
+        of the batch's words and of these tokens, `(examples, words + count)`.
         """
         everything = tuple(range(self.vocabulary))
         shares = np.zeros(self.vocabulary)
+        kept: list[Floats] | None = [] if len(batch) * self.vocabulary <= KEPT else None
         for start in range(0, len(batch), LIKELY_BLOCK):
             part = batch.take(range(start, min(start + LIKELY_BLOCK, len(batch))))
             logprobs = self.logprobs(prompt[None], replace(part, words=everything))[0]
             shares += np.exp(logprobs.astype(np.float64)).sum(axis=0)
+            if kept is not None:
+                kept.append(logprobs)
         shares[list(batch.words)] = -1
         likely = np.argsort(-shares, kind="stable")[: min(count, len(shares) - len(batch.words))]
-        return [int(token) for token in likely]
+        tokens = [int(token) for token in likely]
+        if kept is None:
+            return tokens, self.logprobs(prompt[None], batch.with_words(tokens))[0]
+        return tokens, np.concatenate(kept)[:, [*batch.words, *tokens]]
 
     def choose_batch_tokens(self, prompt: Floats, batch: Batch, candidates: int) -> int | None:
         """Measure how to evaluate `candidates` prompts at a time fastest.

@@ -60,7 +60,7 @@ METHODS = {
     for method in (
         Method("manual", "the template alone, no search", None, None, None, "ce", None),
         Method(
-            "icl", "one answered training example per label in front, no search",
+            "icl", "answered training examples of each label in front, no search",
             None, None, None, "ce", None, demonstrations=True,
         ),
         Method(
@@ -139,7 +139,7 @@ def get_method(name: str) -> Method:
 def settings_of(method: Method) -> tuple[str, ...]:
     """Return the names of the settings that a method takes, beside those that all take."""
     if method.optimizer is None:
-        return ()
+        return ("demonstrations", "draws") if method.demonstrations else ()
     names = ["budget", "prompt_length", "sigma0"]
     if method.damping == "intrinsic" or method.space == "subspace":
         names.append("intrinsic_dimension")

@@ -79,7 +79,14 @@ def test_a_terminal_gets_live_bars(folders, task_file: Path, tmp_path: Path) -> 
     log = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", seen).decode()
     assert process.returncode == 0, log
     assert "found prompt" in shown
-    for words in ("loading model", "searching", "24/24", "best loss", "s/FE", "testing zero-shot"):
+    for words in (
+        "loading model",
+        "searching",
+        "24/24",
+        "best loss",
+        "s/FE",
+        "testing template alone",
+    ):
         assert words in log
 
 

@@ -21,6 +21,7 @@ from pfes.contract import Batch
 from pfes.errors import PfesError
 from pfes.methods import METHOD_SETTINGS, get_method, settings_of
 from pfes.runs.check import LOCAL_SETTINGS
+from pfes.searches.reading import PLAIN
 from pfes.studies.plan import StudySpec, plan_runs
 from pfes.tasks import TaskSpec
 from pfes.tasks.encode import verbalizer_tokens
@@ -36,7 +37,7 @@ FOREIGN = (  # commands of other programs
     "python -m vllm.entrypoints.openai.api_server ",
     "head=", "srun ", "sleep ", "source .venv/bin/activate",
 )  # fmt: skip
-FOREIGN_OPTIONS = {"--enable-prompt-embeds", "--api-key"}  # vLLM's
+FOREIGN_OPTIONS = {"--enable-prompt-embeds", "--max-logprobs", "--api-key"}  # vLLM's
 CLUSTER = ("--engine ray", "s3://")  # tests/models/test_ray.py and tests/studies run these
 NOTEBOOKS = {"README.md", "walk.md"}  # pages whose Python blocks build on one another
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
@@ -265,8 +266,9 @@ def test_the_walk_in_python_can_be_followed(session: Session) -> None:
 
 def test_a_program_without_pfes_agrees_with_predict(session: Session) -> None:
     (label,) = session.follow(ROOT / "docs/serving.md")
-    shown = session.command('pfes predict runs/served --text "a great film"', "serving.md")
-    assert shown.split("\t")[0] == label.strip()
+    saved = dataclasses.replace(pfes.load_prompt("runs/served"), reading=PLAIN)
+    plain = pfes.Classifier.from_prompt(saved, saved.open_model())
+    assert str(plain.predict(["a great film"])[0]) == label.strip()
 
 
 def test_a_server_answers_like_the_local_model(session: Session, cache: Path) -> None:
@@ -278,7 +280,8 @@ def test_a_server_answers_like_the_local_model(session: Session, cache: Path) ->
     for label, wanted in zip(local.classes_, local.predict_proba(served["text"]).T, strict=True):
         np.testing.assert_allclose(served[f"p_{label}"], wanted, atol=1e-4)
     export = Path("exports/tickets-vllm")
-    assert {file.name for file in export.iterdir()} == {"README.md", "prompt.safetensors"}
+    files = {"README.md", "prompt.safetensors", "reading.safetensors"}
+    assert {file.name for file in export.iterdir()} == files
     (block,) = [b for b in code_blocks(export / "README.md") if b.language == "python"]
     folder = cache / "models" / MODEL
     lines = block.text.replace("THIS_FOLDER", str(export)).replace("…", "nothing loads")

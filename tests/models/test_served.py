@@ -351,12 +351,12 @@ def test_a_reading_takes_the_words_that_a_server_answers_for(
     fake.max_logprobs = most
     model, local = connect(fake, source), pfes.load_model(source)
     prompts, batch = prepare(model, task_file)
-    words = model.likely_tokens(prompts[0], batch, 30)
+    words = model.likely_answers(prompts[0], batch, 30)[0]
     assert ("--max-logprobs 32" in caplog.text) == (most == 20)
     assert 5 <= len(words) <= min(30, most - 2)
     assert not set(words) & set(batch.words)
     same = 3 if most == 500 else 1  # a short list leaves out some answers to some texts
-    assert words[:same] == local.likely_tokens(prompts[0], batch, 30)[:same]
+    assert words[:same] == local.likely_answers(prompts[0], batch, 30)[0][:same]
     reading = Reader("words", 30).fit(model, prompts[0], batch)
     more = batch.with_words(reading.words)
     answers = [reading.log_probabilities(m.logprobs(prompts[:1], more)[0]) for m in (model, local)]

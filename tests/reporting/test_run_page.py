@@ -52,8 +52,8 @@ def test_the_page_says_what_the_run_found(run: Path, open_page: Callable[..., Op
     assert sentences.all_inner_texts() == [answer["fields"]["text"] for answer in changed]
 
     titles = page.locator("figcaption").all_inner_texts()
-    assert titles == ["Training loss", "Validation", "Step size", "Confidence"]
-    bars = page.locator("figure.chart").nth(3)
+    assert titles == ["Reliability", "Training loss", "Validation", "Step size", "Confidence"]
+    bars = page.locator("figure.chart").nth(4)
     bars.scroll_into_view_if_needed()
     content = json.loads(bars.locator("script").inner_text())
     assert [sum(line["y"]) for line in content["lines"]] == [16, 16]

@@ -9,7 +9,7 @@ import pytest
 from pfes.reporting.comparisons import compare
 from pfes.reporting.paper import paper_table
 from pfes.reporting.sheets import Sheet, escape_latex, latex, markdown
-from pfes.reporting.tables import StudyTable, make_tables
+from pfes.reporting.tables import StudyTable, comma_separated, make_tables
 from pfes.runs.result import Result
 from pfes.studies.frame import study_frame
 from pfes.studies.plan import PlannedRun, StudySpec, plan_runs, read_study_spec
@@ -26,7 +26,8 @@ def make(**changes: object) -> tuple[StudySpec, list[PlannedRun]]:
 
 def result(test: float, seconds: float | None = None) -> Result:
     missing = dict.fromkeys(Result.model_fields)
-    return Result.model_construct(**missing | {"test": test, "seconds_per_evaluation": seconds})
+    measured = {"test": test, "seconds_per_evaluation": seconds, "free": []}
+    return Result.model_construct(**missing | measured)
 
 
 def tables(spec: StudySpec, plan: list[PlannedRun], results: dict[int, Result]) -> list[StudyTable]:
@@ -123,3 +124,16 @@ def test_latex_compiles(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout[-2000:]
     assert (tmp_path / "doc.pdf").stat().st_size > 1000
+
+
+def test_areas_under_the_curve_have_a_table_of_their_own() -> None:
+    spec, plan = make()
+    without = {0: result(0.5), 1: result(0.8)}
+    measured = {i: one.model_copy(update={"auc": 0.9}) for i, one in without.items()}
+    (plain,), (table,) = tables(spec, plan, without), tables(spec, plan, measured)
+    assert len(list(plain.sheets())) == 1
+    figures, areas = table.sheets()
+    assert figures == next(plain.sheets())
+    assert areas.lines[0][1][0].text == "90.00 (1/2)"
+    assert "auc" not in comma_separated([plain])
+    assert comma_separated([table]).splitlines()[1].endswith(",90.0")

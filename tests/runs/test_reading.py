@@ -23,6 +23,11 @@ TEXTS = ["a fine film", "bad", "a long , long and winding story", "great !"]
 READINGS = ["offset", "slope", "words", "auto"]
 
 
+def words_of(reading: str) -> dict[str, int]:
+    """Return how many words a reading of a tiny model takes, where it takes any."""
+    return {"answer_words": 20} if reading in ("words", "auto") else {}
+
+
 @pytest.fixture
 def model(folders: Callable[[str], Path]) -> pfes.LanguageModel:
     return load_model(str(folders("llama")))
@@ -34,10 +39,10 @@ def test_every_command_reads_alike(
     folders: Callable[[str], Path], task_file: Path, tmp_path: Path, method: str, reading: str
 ) -> None:
     out = tmp_path / "run"
-    settings = {"method": method, "reading": reading, "answer_words": 20}
+    settings = {"method": method, "reading": reading} | words_of(reading)
     model = load_model(str(folders("llama")))
     result = finish(task_file, out, model=model, **settings)
-    assert result.reading["rung"] in ([reading] if reading != "auto" else [*READINGS, "plain"])
+    assert result.reading["rung"] in ([reading] if reading != "auto" else [*READINGS, "mixed"])
     file = out / "config.json"
     stored = json.loads(file.read_text()) | {"model": str(folders("llama"))}
     file.write_text(json.dumps(stored))
@@ -62,7 +67,7 @@ def test_an_export_has_its_reading(
     folders: Callable[[str], Path], task_file: Path, tmp_path: Path, kind: str, reading: str
 ) -> None:
     run, out = tmp_path / "run", tmp_path / "export"
-    settings = small_settings(reading=reading, answer_words=20, sigma0=0.5)
+    settings = small_settings(reading=reading, sigma0=0.5, **words_of(reading))
     pfes.search(str(folders("llama")), task_file, out=run, **settings)
     export(run, kind, out)
     classifier = pfes.Classifier.from_run(run)
@@ -124,5 +129,5 @@ def test_the_most_telling_words_are_named(
     assert all(len(words) == 10 for words in result.reading["telling"].values())
     assert 0 <= result.auc <= 1
     shown = call("search", "--out", tmp_path / "run", "--resume").stdout
-    assert "Reading: words, slope" in shown
+    assert "Reading: words " in shown
     assert shown.count("  good: ") == 1

@@ -32,7 +32,10 @@ KEYS = {
     "method", "model", "task", "seed", "metric", "zero_shot", "initial", "validation", "test",
     "train_loss", "evaluations", "seconds_per_evaluation", "probability", "rank",
 }  # fmt: skip
-FIELDS = (Result.model_fields.keys() | Result.model_computed_fields.keys()) - {"prompt"}
+FIELDS = {
+    *(name for name, field in Result.model_fields.items() if not field.exclude),
+    *Result.model_computed_fields,
+}
 
 
 SETTINGS = {"budget": 60, "eval_every": 20, "population": 20, "seed": 1, "test_limit": None}
@@ -203,12 +206,12 @@ def test_a_half_written_history_line_is_dropped(task_file: Path, tmp_path: Path)
 
 def test_search_from_python(task_file: Path, tmp_path: Path) -> None:
     task = load_task(task_file, shots=4, seed=3)
-    result = pfes.search(StandIn(), task, "saes-id", budget=40, prompt_length=2, sigma0=0.5)
+    settings: dict[str, Any] = {"budget": 40, "prompt_length": 2, "sigma0": 0.5, "free": "none"}
+    settings["reading"] = "plain"
+    result = pfes.search(StandIn(), task, "saes-id", **settings)
     assert result.prompt.shape == (2, 6)
     assert (result.method, result.seed, result.evaluations) == ("saes-id", 3, 40)
-    stored = pfes.search(
-        StandIn(), task, "saes-id", budget=40, prompt_length=2, sigma0=0.5, out=tmp_path / "run"
-    )
+    stored = pfes.search(StandIn(), task, "saes-id", out=tmp_path / "run", **settings)
     np.testing.assert_array_equal(stored.prompt, result.prompt)
     with pytest.raises(PfesError, match="not empty"):
         pfes.search(StandIn(), task, "saes-id", budget=40, out=tmp_path / "run")

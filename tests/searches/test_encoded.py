@@ -28,10 +28,10 @@ def test_a_task_without_a_test_has_an_empty_batch(task_file: Path) -> None:
     assert len(EncodedTask(StandIn(), task, 5).test) == 0
 
 
-def test_demonstrations_come_with_a_spec_of_their_own(task_file: Path) -> None:
+def test_demonstrations_stand_in_front_of_every_text(task_file: Path) -> None:
     task = load_task(task_file, shots=4)
-    spec = with_demonstrations(task, "causal", seed=0)
-    plain, shown = (EncodedTask(StandIn(), task, 5, spec=own).test for own in (None, spec))
+    in_front = with_demonstrations(task, "causal", seed=0)
+    plain, shown = (EncodedTask(StandIn(), own, 5).test for own in (task, in_front))
     for short, long in zip(plain.token_ids, shown.token_ids, strict=True):
         assert len(long) > len(short)
         assert long[-len(short) + 1 :] == short[1:]

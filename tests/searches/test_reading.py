@@ -8,10 +8,10 @@ from hypothesis.extra import numpy as hnp
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
-from pfes.searches.choose_reading import choose_reading, stratified_folds
+from pfes.searches.choose_reading import STRENGTHS, choose_reading, stratified_folds
 from pfes.searches.fit_reading import OFFSET_RIDGE, SLOPE_RIDGE, best_offsets, fit_reading
 from pfes.searches.log_space import log_softmax
-from pfes.searches.reading import PLAIN
+from pfes.searches.reading import PLAIN, Reading
 
 
 def answers(
@@ -91,16 +91,20 @@ def test_many_candidates_at_once_have_the_offsets_of_each_alone() -> None:
         np.testing.assert_allclose(offsets, alone, atol=1e-6)
 
 
-@pytest.mark.parametrize("rung", ["offset", "slope", "words"])
-def test_a_constant_for_each_label_changes_no_answer(rung: str) -> None:
+def fitted(logprobs: np.ndarray, labels: np.ndarray, kind: str, words: tuple[int, ...]) -> Reading:
+    if kind == "auto":
+        return choose_reading(logprobs, labels, words)
+    return fit_reading(logprobs, labels, kind, words, 0.1)
+
+
+@pytest.mark.parametrize("kind", ["offset", "slope", "words", "auto"])
+def test_a_constant_for_each_label_changes_no_answer(kind: str) -> None:
     logprobs, labels = answers()
-    words = tuple(range(20)) if rung == "words" else ()
+    words = tuple(range(20)) if kind in ("words", "auto") else ()
     logprobs = logprobs[:, : 3 + len(words)]
     moved = logprobs.copy()
     moved[:, :3] += [3.0, -2.0, 0.5]
-    before, after = (
-        fit_reading(a, labels, rung, words, 0.1).log_probabilities(a) for a in (logprobs, moved)
-    )
+    before, after = (fitted(a, labels, kind, words).log_probabilities(a) for a in (logprobs, moved))
     np.testing.assert_allclose(before, after, atol=1e-6)
 
 
@@ -112,17 +116,41 @@ def test_order_does_not_matter() -> None:
     examples, columns = rng.permutation(60), rng.permutation(20)
     mixed = np.concatenate([logprobs[:, :3], logprobs[:, 3:][:, columns]], axis=1)
     other = choose_reading(mixed[examples], labels[examples], tuple(words[i] for i in columns))
-    assert (reading.rung, reading.strength) == (other.rung, other.strength)
+    assert reading.rung == other.rung
+    assert other.shares == pytest.approx(reading.shares, abs=1e-5)
+    assert other.loss == pytest.approx(reading.loss, abs=1e-6)
     np.testing.assert_allclose(
         reading.log_probabilities(logprobs), other.log_probabilities(mixed), atol=1e-5
     )
 
 
 def test_words_are_used_where_they_tell_and_not_where_they_do_not() -> None:
-    logprobs, labels = answers(telling=2.0)
-    assert choose_reading(logprobs, labels, tuple(range(20))).rung == "words"
+    weak = [f"words {strength:g}" for strength in STRENGTHS if strength <= 0.003]
+
+    def weight_of_words(telling: float) -> float:
+        reading = choose_reading(*answers(telling=telling), tuple(range(20)))
+        assert sum(reading.shares.values()) == pytest.approx(1)
+        return sum(reading.shares[name] for name in weak)
+
+    assert weight_of_words(2.0) > 0.8
+    assert weight_of_words(0.0) < 0.05
+
+
+def test_a_mean_of_rungs_is_the_mean_of_their_scores() -> None:
     logprobs, labels = answers(telling=0.0)
-    assert choose_reading(logprobs, labels, tuple(range(20))).rung != "words"
+    words = tuple(range(20))
+    reading = choose_reading(logprobs, labels, words)
+    assert reading.rung == "mixed"
+    expected = np.zeros((len(labels), 3))
+    for name, share in reading.shares.items():
+        rung, _, strength = name.partition(" ")
+        own = words if rung == "words" else ()
+        seen = logprobs if own else logprobs[:, :3]
+        part = fit_reading(seen, labels, rung, own, float(strength or 1))
+        expected += share * part.scores(seen)
+    np.testing.assert_allclose(reading.scores(logprobs), expected, atol=1e-5)
+    assert reading.loss is not None
+    assert reading.loss <= min(reading.trials.values()) + 0.01
 
 
 def test_folds_have_every_label() -> None:

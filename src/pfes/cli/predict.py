@@ -13,8 +13,8 @@ import typer
 from pfes.cli.evaluate import Trust
 from pfes.errors import PfesError, SettingError, printable
 from pfes.tasks import Example, TaskSpec
-from pfes.tasks.data import Row, RowWriter, read_file
-from pfes.tasks.example import as_text
+from pfes.tasks.data import Row, RowWriter
+from pfes.tasks.texts import read_texts, unknown_example
 
 if TYPE_CHECKING:
     from pfes.deploy.prompt import SavedPrompt
@@ -68,7 +68,7 @@ def predict(
     saved = SavedPrompt.load(folder)
     spec = saved.spec
     address = _address(saved, model, tokenizer, served_name)
-    rows = _from_texts(spec, text) if text else read_texts(spec, file)  # type: ignore[arg-type]
+    rows = _from_texts(spec, text) if text else read_texts(spec, file, "file")  # type: ignore[arg-type]
     first = next(rows, None)
     if first is None:
         raise SettingError("file", f"{file} has no texts")
@@ -122,14 +122,10 @@ def _labelled(classifier: Any, rows: Iterator[tuple[Row, Example]]) -> Iterator[
     from pfes.deploy.classifier import CHUNK
 
     while chunk := list(islice(rows, CHUNK)):
-        with_text = [example for _, example in chunk if not _empty(example)]
+        with_text = [example for _, example in chunk if not example.is_empty]
         probabilities = iter(classifier.probabilities(with_text).tolist() if with_text else [])
         for row, example in chunk:
-            yield row, example, None if _empty(example) else next(probabilities)
-
-
-def _empty(example: Example) -> bool:
-    return not any(value.strip() for value in example.fields.values())
+            yield row, example, None if example.is_empty else next(probabilities)
 
 
 def _best(spec: TaskSpec, probabilities: list[float]) -> str:
@@ -173,38 +169,7 @@ def _from_texts(spec: TaskSpec, texts: list[str]) -> Iterator[tuple[Row, Example
         )
     for start in range(0, len(texts), len(names)):
         row = dict(zip(names, texts[start : start + len(names)], strict=True))
-        example = _example(spec, row, "--text")
-        if _empty(example):
+        example = unknown_example(spec, row, "--text")
+        if example.is_empty:
             raise SettingError("text", "empty text")
         yield row, example
-
-
-def read_texts(spec: TaskSpec, path: Path) -> Iterator[tuple[Row, Example]]:
-    """Yield the rows of a file, each with its texts as an example."""
-    rows = _read_lines(spec, path) if path.suffix == ".txt" else read_file(path)
-    for number, row in enumerate(rows, start=1):
-        yield row, _example(spec, row, f"--file {path}, row {number}")
-
-
-def _read_lines(spec: TaskSpec, path: Path) -> Iterator[Row]:
-    if len(spec.fields) != 1:
-        raise SettingError(
-            "file", f"a .txt file has one text per line, but this task needs {len(spec.fields)}"
-        )
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            for line in file:
-                yield {spec.fields[0]: line.rstrip("\r\n")}
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingError("file", f"{path}: {error}") from None
-
-
-def _example(spec: TaskSpec, row: Row, location: str) -> Example:
-    missing = [name for name in spec.fields if name not in row]
-    if missing:
-        raise PfesError(
-            f"{location}: no column {missing[0]!r}; its columns are {', '.join(map(str, row))}"
-        )
-    complete = all(row[name] is not None for name in spec.fields)  # half a pair gets no label
-    fields = {name: as_text(row[name]) if complete else "" for name in spec.fields}
-    return Example(fields, label=0)  # a placeholder: the label is to be predicted

@@ -9,13 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from pfes.runs.result import Result
+from pfes.runs.versions import FREE_NOTE, figure, versions
 
-ROWS = {
-    "zero_shot": "zero-shot (template alone)",
-    "initial": "initial prompt",
-    "test": "found prompt",
+DIFFERENCES = {
+    "gain": "found − template alone",
+    "added": "found − initial prompt",
+    "over_free": "found − the best that is free (*)",
 }
-DIFFERENCES = {"gain": "found − zero-shot", "added": "found − initial prompt"}
 
 
 def show_result(result: Result, folder: Path, as_json: bool) -> None:
@@ -64,30 +64,30 @@ def _reading(result: Result) -> Iterator[str]:
     reading = result.reading
     if reading.get("rung", "plain") == "plain":
         return
-    chosen = ""
-    if reading["cross_validation"]:
-        losses = reading["cross_validation"]
-        chosen = f"; cross-validated loss {losses.get('plain', max(losses.values())):.3f} plainly"
-        chosen += f", {min(losses.values()):.3f} at best"
-    yield f"Reading: {reading['rung']}, slope {reading['slope']:.2f}{chosen}"
+    shares = [f"{name} {share:.0%}" for name, share in reading["shares"].items() if share >= 0.01]
+    yield (
+        f"Reading: {', '.join(shares)}; slope {reading['slope']:.2f}; cross-validated loss "
+        f"{reading['plain_loss']:.3f} plainly → {reading['loss']:.3f}"
+    )
     for label, words in reading["telling"].items():
         yield f"  {label}: {', '.join(repr(word.strip() or word) for word in words[:6])}"
 
 
 def _quality(result: Result, title: str) -> Table:
-    """Return the metric before and after, with intervals."""
-    table = Table(title=Text(title))
+    """Return the metric of what is free, of the start and of what was found, with intervals."""
+    table = Table(title=Text(title), caption=FREE_NOTE if result.free else None)
     table.add_column(f"on {result.test_examples} held-out examples")
-    table.add_column(result.metric, justify="right")
-    table.add_column("95 % interval", justify="right")
-    for key, label in ROWS.items():
-        low, high = result.intervals[key]
-        style = "bold" if key == "test" else None
-        table.add_row(label, f"{getattr(result, key):.4f}", f"{low:.4f} – {high:.4f}", style=style)
+    for column in (result.metric, "95 % interval", "AUC"):
+        table.add_column(column, justify="right")
+    for row in versions(result):
+        low, high = row.interval
+        cells = (f"{row.value:.4f}", f"{low:.4f} – {high:.4f}", figure(row.auc))
+        table.add_row(Text(row.title), *cells, style="bold" if row.found else None)
+    table.add_section()
     for key, label in DIFFERENCES.items():
         if key in result.intervals:
             low, high = result.intervals[key]
-            table.add_row(label, f"{getattr(result, key):+.4f}", f"{low:+.4f} – {high:+.4f}")
+            table.add_row(label, f"{getattr(result, key):+.4f}", f"{low:+.4f} – {high:+.4f}", "")
     return table
 
 

@@ -8,7 +8,7 @@ import typer
 
 from pfes.cli.options import with_settings
 from pfes.cli.results import show_profile, show_result
-from pfes.config import WRITTEN_BY, make_config
+from pfes.config import FORMER, WRITTEN_BY, make_config
 from pfes.errors import SettingError
 from pfes.methods import METHOD_SETTINGS, get_method, settings_of
 from pfes.runs.result import Result
@@ -89,7 +89,7 @@ def given_settings(stored: dict[str, Any]) -> dict[str, Any]:
     use.
     """
     aside = {WRITTEN_BY, "trust_remote_code"}  # consent is given anew each time
-    stored = {name: value for name, value in stored.items() if name not in aside}
+    stored = FORMER | {name: value for name, value in stored.items() if name not in aside}
     config = make_config(**stored)
     unused = METHOD_SETTINGS - set(settings_of(get_method(config.method)))
     names = config.model_dump(exclude_defaults=True, exclude=set(unused))

@@ -18,7 +18,7 @@ from pfes.models.open import open_model
 from pfes.runs.check import check_names, check_settings
 from pfes.runs.result import Result
 from pfes.runs.start import search
-from pfes.tasks.example import Example, text_fields
+from pfes.tasks.example import UNKNOWN, Example, text_fields
 from pfes.tasks.spec import label_key
 from pfes.tasks.task import Task
 
@@ -122,7 +122,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._close()
         model = self.model if isinstance(self.model, LanguageModel) else self._open(task, settings)
         self.result_: Result = search(model, task, self.method, **settings)
-        return self._use(SavedPrompt.of_result(self.result_, task.spec), model, classes)
+        return self._use(SavedPrompt.of_result(self.result_), model, classes)
 
     def _close(self) -> None:
         """Let go of a model that an earlier `fit` opened, before the next one is opened."""
@@ -169,7 +169,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return each label's probability among the labels, `(texts, labels)`."""
         check_is_fitted(self)
         fields = text_fields(X, self.saved_.spec.fields)
-        examples = [Example(texts, label=0) for texts in fields]  # the label is not read
+        examples = [Example(texts, UNKNOWN) for texts in fields]
         parts = [
             self.probabilities(examples[start : start + CHUNK])
             for start in range(0, len(examples), CHUNK)

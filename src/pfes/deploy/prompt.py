@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from pfes.config import THIS_PROCESS, RunConfig, make_config
+from pfes.config import THIS_PROCESS, RunConfig, read_config
 from pfes.contract import Batch, Floats, LanguageModel, Placement
 from pfes.errors import PfesError
 from pfes.models.open import open_model
@@ -55,22 +55,23 @@ class SavedPrompt:
             spec = TaskSpec.model_validate(about["task"])
             placement = TypeAdapter(Placement).validate_python(about["placement"])
             exported = about.get("config")  # an export has its settings in the same file
-            if exported is not None:
-                exported = dict(exported) | {"trust_remote_code": False}
+            exported = exported if exported is None else dict(exported)
             figures = dict(about.get("figures", {}))
         except (KeyError, TypeError, ValueError, ValidationError):
             raise PfesError(f"{path}: its prompt does not say what it is for") from None
         if exported is not None:
-            config = make_config(**exported)
+            config = read_config(exported)
             return cls(prompt, spec, placement, config, figures, _exported_reading(saved.path))
         figures = _figures(saved.result) if saved.finished else {}
         return cls(prompt, spec, placement, saved.config, figures, about["reading"])
 
     @classmethod
-    def of_result(cls, result: Result, spec: TaskSpec) -> "SavedPrompt":
-        """Take the prompt of a search that just ended, on a task of this spec."""
-        config = make_config(**result.config | {"trust_remote_code": False})
-        return cls(result.prompt, spec, config.placement, config, _figures(result))
+    def of_result(cls, result: Result) -> "SavedPrompt":
+        """Take the prompt of a search that just ended."""
+        config = read_config(result.config)
+        assert result.spec is not None
+        placement, figures = config.placement, _figures(result)
+        return cls(result.prompt, result.spec, placement, config, figures, result.fitted)
 
     def open_model(
         self, *, device: str | None = None, trust_remote_code: bool = False, **address: str | None

@@ -14,6 +14,7 @@ from pfes.reporting.sheets import MISSING, Entry, Sheet, figure_text
 from pfes.studies.plan import PlannedRun, StudySpec
 
 SECONDS = "s/FE"
+AUC = "area under the ROC curve, in percent, one label against the rest"
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class StudyTable:
     rows: tuple[str, ...]
     tasks: tuple[str, ...]
     cells: dict[tuple[str, str], Cell]
+    aucs: dict[tuple[str, str], Cell]  # areas under the ROC curve, of the runs that have one
     seconds: dict[str, float]  # per function evaluation, mean over the row's runs
     paper: PaperTable | None
     comparable: bool  # whether model and budget are those of the paper
@@ -71,6 +73,9 @@ class StudyTable:
             if self.comparable and self.paper is not None and row in self.paper.rows:
                 lines.append((f"{row} (paper)", self._paper_entries(self.paper, row)))
         yield Sheet(self.model, (self.model, *head), tuple(lines))
+        if any(cell.values for cell in self.aucs.values()):
+            areas = tuple((row, self._auc_entries(row)) for row in self.rows)
+            yield Sheet(f"{self.model}: {AUC}", (f"{self.model}, AUC", *self.tasks), areas)
         if self.paper is not None and not self.comparable:
             paper_lines = [
                 (row, self._paper_entries(self.paper, row))
@@ -92,6 +97,10 @@ class StudyTable:
             entries.append(Entry(cell.text, cell.mean, self.rank(row, task), note))
         return (*entries, _seconds_entry(self.seconds.get(row)))
 
+    def _auc_entries(self, row: str) -> tuple[Entry, ...]:
+        cells = [self.aucs[row, task] for task in self.tasks]
+        return tuple(Entry(cell.text, cell.mean) for cell in cells)
+
     def _paper_entries(self, paper: PaperTable, row: str) -> tuple[Entry, ...]:
         entries = []
         for task in self.tasks:
@@ -112,20 +121,23 @@ def make_tables(spec: StudySpec, plan: list[PlannedRun], frame: pd.DataFrame) ->
     for model, runs in frame.groupby("model", sort=False):
         rows, tasks = (tuple(runs[column].unique()) for column in ("row", "task"))
         groups = dict(list(runs.groupby(["row", "task"], sort=False)))
-        cells = {(row, task): _cell(groups[row, task]) for row in rows for task in tasks}
+        pairs = [(row, task) for row in rows for task in tasks]
+        cells = {pair: _cell(groups[pair], "test") for pair in pairs}
+        aucs = {pair: _cell(groups[pair], "auc") for pair in pairs}
         timed = runs.dropna(subset="seconds_per_evaluation")
         by_row = timed.groupby("row", sort=False)["seconds_per_evaluation"]
         seconds = {str(row): mean(values.astype(float)) for row, values in by_row}
         searched = runs["method"].map(lambda name: METHODS[name].optimizer is not None)
         budgets = {plan[i].config.budget for i in runs.index[searched]}
         comparable = paper is not None and paper.agrees(str(model), budgets)
-        tables.append(StudyTable(str(model), rows, tasks, cells, seconds, paper, comparable))
+        tables.append(StudyTable(str(model), rows, tasks, cells, aucs, seconds, paper, comparable))
     return tables
 
 
-def _cell(runs: pd.DataFrame) -> Cell:
+def _cell(runs: pd.DataFrame, column: str) -> Cell:
     ended = runs[runs["finished"].astype(bool)]
-    return Cell(tuple(100 * float(value) for value in ended["test"]), len(runs))
+    values = ended["test"] if column == "test" else ended[column].dropna()
+    return Cell(tuple(100 * float(value) for value in values), len(runs))
 
 
 def comma_separated(tables: Iterable[StudyTable]) -> str:
@@ -133,7 +145,9 @@ def comma_separated(tables: Iterable[StudyTable]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     measured = ["mean", "deviation", "seeds", "planned", "values", "seconds_per_evaluation"]
-    writer.writerow(["model", "row", "task", *measured, "paper_model", "paper_mean"])
+    tables = list(tables)
+    area = ["auc"] if any(cell.values for table in tables for cell in table.aucs.values()) else []
+    writer.writerow(["model", "row", "task", *measured, "paper_model", "paper_mean", *area])
     for table in tables:
         for row in table.rows:
             for task in table.tasks:
@@ -143,5 +157,6 @@ def comma_separated(tables: Iterable[StudyTable]) -> str:
                 paper = table.paper and table.paper.rows.get(row, {}).get(task)
                 papers = [table.paper.model, paper[0]] if table.paper and paper else [None, None]
                 ours += [table.seconds.get(row)]
-                writer.writerow([table.model, row, task, *ours, *papers])
+                auc = [table.aucs[row, task].mean for _ in area]
+                writer.writerow([table.model, row, task, *ours, *papers, *auc])
     return text.getvalue()

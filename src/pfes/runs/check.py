@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from pfes.config import RunConfig, is_served
+from pfes.config import ReadingName, RunConfig, is_served
 from pfes.errors import SettingError
 from pfes.methods import (
     FEWEST_CANDIDATES,
@@ -15,6 +15,7 @@ from pfes.methods import (
 )
 from pfes.models.source import ModelSource, find_model
 from pfes.searches.beta_halving import check_budget
+from pfes.tasks.prior import given_shares
 from pfes.tasks.spec import read_spec
 
 SERVED_SETTINGS = ("served_name", "tokenizer", "patience")  # only a served model takes these
@@ -22,6 +23,14 @@ LOCAL_SETTINGS = (  # and only a local one these
     "device", "dtype", "device_map", "max_batch_tokens", "batch_tokens", "threads", "engine",
     "workers", "gpus_per_worker",
 )  # fmt: skip
+
+UNUSED: dict[ReadingName, tuple[str, ...]] = {  # by each kind of reading
+    "plain": ("answer_words", "unlabelled", "prior"),
+    "offset": ("answer_words",),
+    "slope": ("answer_words",),
+    "words": (),
+    "auto": (),
+}
 
 
 def check_settings(config: RunConfig, given: Collection[str]) -> None:
@@ -39,6 +48,10 @@ def check_settings(config: RunConfig, given: Collection[str]) -> None:
     for name in sorted((METHOD_SETTINGS - set(settings_of(method))) & given):
         why = "does not search" if method.optimizer is None else "does not use it"
         raise SettingError(name, f"{method.name} {why}: leave this setting out")
+    for name in UNUSED[config.reading]:
+        if name in given:
+            message = f"--reading {config.reading} does not use it: leave this setting out"
+            raise SettingError(name, message)
     served = is_served(config.model)
     policy = {"device"} if method.optimizer == "rlprompt" else set()  # its model is local
     for name in LOCAL_SETTINGS if served else SERVED_SETTINGS:
@@ -72,7 +85,8 @@ def check_names(config: RunConfig, *, model: bool = True, task: bool = True) -> 
     """
     method = get_method(config.method)
     if task:
-        read_spec(config.task)
+        spec, _ = read_spec(config.task)
+        given_shares(config.prior, spec.labels)
     if method.optimizer == "rlprompt":
         try:
             find_model(config.policy_model, config.trust_remote_code)

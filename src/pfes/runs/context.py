@@ -5,19 +5,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from pfes.config import RunConfig
 from pfes.contract import Floats, LanguageModel
 from pfes.methods import Method
 from pfes.runs.folder import RunFolder
 from pfes.searches.encoded import EncodedTask
 from pfes.searches.losses import Loss
-from pfes.searches.scoring import Score
 from pfes.system.clock import Clock
-from pfes.tasks.spec import TaskSpec
 from pfes.tasks.task import Task
 
-# Scores on test examples, by all that they depend on: runs of one model share them
-ScoreCache = dict[tuple[Any, ...], Score]
+# Readings and answers on test examples, by all that they depend on: runs of one model share them
+TestCache = dict[tuple[Any, ...], Any]
 
 
 @dataclass
@@ -30,7 +30,12 @@ class RunContext:
     task: Task
     folder: RunFolder | None
     clock: Clock
-    test_cache: ScoreCache = field(default_factory=dict)
+    test_cache: TestCache = field(default_factory=dict)
+
+    @property
+    def no_prompt(self) -> Floats:
+        """The prompt of length 0."""
+        return np.empty((0, self.model.width), dtype=np.float32)
 
     def settle(self, **settings: Any) -> None:
         """Put resolved settings into the config."""
@@ -50,6 +55,5 @@ class SearchOutcome:
     prompt: Floats
     initial: Floats | None  # None where there was no search
     loss: Loss
-    spec: TaskSpec  # the task's, perhaps with demonstrations in front
-    examples: EncodedTask  # the task's own, without demonstrations
+    examples: EncodedTask  # perhaps with demonstrations in front
     fields: dict[str, Any]  # of the result

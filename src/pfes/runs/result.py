@@ -8,9 +8,25 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_fie
 
 from pfes.contract import Floats
 from pfes.searches.beta_halving import Trial
+from pfes.searches.calibration import Calibration
+from pfes.searches.reading import PLAIN, Reading
+from pfes.tasks.spec import TaskSpec
 
 # a number that is not finite is null in a file, and is read back as NaN
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
+
+
+class FreeResult(BaseModel):
+    """What something that costs no search gives on the test set."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    title: str
+    test: Number = Field(description="the task's metric")
+    interval: tuple[Number, Number]
+    auc: float | None
+    loss: Number = Field(description="cross-validated on the labelled examples")
 
 
 class Result(BaseModel):
@@ -19,7 +35,8 @@ class Result(BaseModel):
     `zero_shot`, `initial` and `test` are the task's metric on the test set: of the template alone,
     of the untouched initial prompt, and of the prompt that was found; NaN where there are no test
     examples. `gain` and `added` have intervals of paired differences, `added` where there was a
-    search.
+    search. `over_free` is what the search gives beyond the best of what is free, which is chosen
+    by cross-validated loss.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
@@ -52,6 +69,17 @@ class Result(BaseModel):
         None,
         description="area under the ROC curve, one label against the rest, of the found prompt",
     )
+    initial_auc: float | None = Field(None, description="of the initial prompt")
+    free: list[FreeResult] = Field([], description="what costs no search, on the same examples")
+    best_free: str | None = Field(
+        None, description="name of the best of these, by cross-validated loss"
+    )
+    calibration: dict[str, Calibration] = Field(
+        {}, description="of the found prompt: ECE, Brier score and bins, read plainly and as it is"
+    )
+    draw_losses: list[Number] = Field(
+        [], description="cross-validated loss of each draw of examples, where icl tries several"
+    )
     reading: dict[str, Any] = Field(
         {}, description="how answers are read: rung, slope, offsets, words"
     )
@@ -66,6 +94,12 @@ class Result(BaseModel):
         exclude=True,
         repr=False,
         description="the found prompt, (length, width)",
+    )
+    spec: TaskSpec | None = Field(
+        None, exclude=True, repr=False, description="the task's, with the examples that are shown"
+    )
+    fitted: Reading = Field(
+        PLAIN, exclude=True, repr=False, description="the reading that goes with the prompt"
     )
 
     @field_validator("beta_trials", mode="before")
@@ -90,3 +124,10 @@ class Result(BaseModel):
     def added(self) -> float:
         """What the search gives to its start: test − initial."""
         return self.test - self.initial
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def over_free(self) -> float | None:
+        """What the search gives beyond the best of what is free; None where nothing was tested."""
+        values = [answer.test for answer in self.free if answer.name == self.best_free]
+        return self.test - values[0] if values else None

@@ -3,9 +3,6 @@
 from collections.abc import Generator
 from contextlib import nullcontext
 from dataclasses import asdict
-from typing import Any
-
-import numpy as np
 
 from pfes.config import RunConfig
 from pfes.contract import LanguageModel
@@ -13,21 +10,17 @@ from pfes.errors import SettingError
 from pfes.methods import generation_size, get_method
 from pfes.models.open import open_model
 from pfes.models.source import ModelSource
-from pfes.runs.context import RunContext, ScoreCache, SearchOutcome
+from pfes.runs.context import RunContext, SearchOutcome, TestCache
 from pfes.runs.folder import RunFolder
+from pfes.runs.no_search import without_search
 from pfes.runs.result import Result
 from pfes.runs.saved import SavedRun
 from pfes.runs.testing import evaluate_outcome
 from pfes.searches.beta_halving import BetaHalving
 from pfes.searches.build import build_search, loss_of, resolve
-from pfes.searches.encoded import EncodedTask
 from pfes.searches.loop import Search, Selection, Step
-from pfes.searches.losses import Loss
-from pfes.searches.read_answers import Reader
-from pfes.searches.scoring import score
 from pfes.system.clock import Clock
 from pfes.system.stages import Stage
-from pfes.tasks.demonstrations import with_demonstrations
 from pfes.tasks.loader import load_run_task
 from pfes.tasks.task import Task
 
@@ -42,7 +35,7 @@ def run(
     model: LanguageModel | None = None,
     task: Task | None = None,
     source: ModelSource | None = None,
-    test_cache: ScoreCache | None = None,
+    test_cache: TestCache | None = None,
 ) -> Generator[Event, None, Result]:
     """Do a run; yield its steps and stages, and return its result.
 
@@ -68,7 +61,7 @@ def run(
             cache = {} if test_cache is None else test_cache
             context = RunContext(config, method, opened, task, folder, clock, cache)
             if method.optimizer is None:
-                outcome = _no_search(context)
+                outcome = yield from without_search(context)
             else:
                 outcome = yield from _search(context, resume)
             return (yield from evaluate_outcome(context, outcome))
@@ -126,7 +119,7 @@ def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchO
     }
     prompt = parts.space.prompts(selection.solution[None])[0]
     loss = loss_of(method, search.beta, offset=not parts.reader.is_plain)
-    return SearchOutcome(prompt, initial, loss, task.spec, parts.examples, fields)
+    return SearchOutcome(prompt, initial, loss, parts.examples, fields)
 
 
 def _steps(
@@ -146,32 +139,3 @@ def _steps(
                 folder.append_history(asdict(step))
                 folder.save_checkpoint({"search": search.state(), "profile": dict(clock.seconds)})
         yield step
-
-
-def _no_search(context: RunContext) -> SearchOutcome:
-    """Return what a method without a search uses: the template, perhaps with demonstrations."""
-    config, model, task = context.config, context.model, context.task
-    model.set_batch_tokens(config.batch_tokens)  # an earlier run may have set its own
-    if context.folder is not None:
-        context.folder.begin(config, task)
-    examples = EncodedTask(model, task, 0, config.placement)
-    spec = task.spec
-    if context.method.demonstrations:
-        spec = with_demonstrations(task, model.family, config.seed)
-    empty = np.empty((0, model.width), dtype=np.float32)
-    prompted = EncodedTask(model, task, 0, config.placement, spec)
-    reader = Reader(config.reading, config.answer_words)
-    reading = reader.fit(model, empty, prompted.train)
-    scored = score(model, spec, empty, prompted.validation, reading=reading)
-    fields: dict[str, Any] = {
-        "validation": scored.metric,
-        "evaluations": 0,
-        "stopped": None,
-        "selected_at": 0,
-        "seconds_per_evaluation": None,
-        "beta": None,
-        "beta_trials": [],
-        "text": "".join(spec.demonstrations) or None,
-    }
-    loss = Loss(offset=not reader.is_plain)
-    return SearchOutcome(empty, None, loss, spec, examples, fields)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from pfes.config import WRITTEN_BY, RunConfig, make_config
+from pfes.config import WRITTEN_BY, RunConfig, read_config
 from pfes.contract import Floats
 from pfes.errors import PfesError
 from pfes.runs.checkpoint import read_checkpoint
@@ -16,6 +16,7 @@ from pfes.runs.run_files import RunFiles
 from pfes.searches.reading import PLAIN, READING, Reading
 from pfes.system.files import read_json, read_json_lines
 from pfes.system.tensors import Arrays, unpack
+from pfes.tasks.spec import TaskSpec
 from pfes.tasks.task import Task
 
 History = list[dict[str, Any]]
@@ -38,14 +39,11 @@ class SavedRun:
 
     @cached_property
     def config(self) -> RunConfig:
-        """The settings of the run, all of them resolved.
-
-        A stored consent to run a model's own code does not count: it must be given again.
-        """
+        """The settings of the run, all of them resolved."""
         stored = self._json(self.files.config)
         author = stored.pop(WRITTEN_BY, "of an unknown version")
         try:
-            return make_config(**stored | {"trust_remote_code": False})
+            return read_config(stored)
         except (PfesError, TypeError) as error:
             raise PfesError(f"{self.files.config}, written by pfes {author}: {error}") from None
 
@@ -80,6 +78,13 @@ class SavedRun:
             return Result(**self._json(self.files.result))
         except (ValidationError, TypeError):
             raise PfesError(f"{self.files.result} is not a result of pfes") from None
+
+    def result_with_prompt(self) -> Result:
+        """The result as the search returned it: with its prompt, and how that is used."""
+        prompt, about = self.read_prompt()
+        spec = TaskSpec.model_validate(about["task"])
+        update = {"prompt": prompt, "spec": spec, "fitted": about["reading"]}
+        return self.result.model_copy(update=update)
 
     @cached_property
     def history(self) -> History:

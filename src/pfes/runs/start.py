@@ -72,7 +72,7 @@ def start_run(
         if saved.finished:
             if task is not None and saved.has_task and task != saved.task:
                 raise SettingError("task", f"{out} is a run on other examples than those given")
-            ended = saved.result.model_copy(update={"prompt": saved.prompt})
+            ended = saved.result_with_prompt()
         return StartedRun(config, folder, True, ended, model, task, None)
     config = make_config(**settings)
     check_settings(config, settings.keys())

@@ -1,5 +1,6 @@
 """The end of a run: the test set is read, once, and what was found is written."""
 
+import math
 import os
 import platform
 import time
@@ -9,69 +10,65 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pfes.contract import Floats
 from pfes.models.nearest_tokens import nearest_tokens
 from pfes.runs.context import RunContext, SearchOutcome
 from pfes.runs.figure import draw_convergence
-from pfes.runs.result import Result
+from pfes.runs.free import FreeAnswer, best_free, free_answers
+from pfes.runs.result import FreeResult, Result
 from pfes.runs.saved import SavedRun, steps_with_beta
-from pfes.searches.read_answers import Reader
+from pfes.runs.test_score import score_on_test
+from pfes.searches.calibration import calibration
+from pfes.searches.encoded import EncodedTask
+from pfes.searches.losses import Loss
+from pfes.searches.read_answers import Reader, make_reader
 from pfes.searches.reading import PLAIN
-from pfes.searches.scoring import Score, interval, score, score_steps
+from pfes.searches.scoring import Score, interval, score
 from pfes.system.stages import Stage
 from pfes.tasks.task import Task
 
 PLAIN_READER = Reader("plain", 0)
-TITLES = {"zero_shot": "zero-shot", "initial": "initial prompt", "test": "found prompt"}
 
 
 def evaluate_outcome(context: RunContext, outcome: SearchOutcome) -> Generator[Stage, None, Result]:
-    """Test what was found beside what it began with; write prompt, answers, figure and result."""
+    """Test what was found beside what is free; write prompt, answers, figure and result."""
     began = time.perf_counter()
-    model, own = context.model, outcome.examples
-    prompted = own if outcome.spec == own.task.spec else replace(own, spec=outcome.spec)
-    empty = np.empty((0, model.width), dtype=np.float32)
-    versions = {"zero_shot": (own, empty), "test": (prompted, outcome.prompt)}
-    if outcome.initial is not None:
-        versions["initial"] = (own, outcome.initial)
-    config = context.config
-    reader = Reader(config.reading, config.answer_words)
+    config, found = context.config, outcome.examples
+    own = found if found.task is context.task else replace(found, task=context.task)
+    reader = make_reader(config, context.task)
     scores: dict[str, Score] = {}
-    losses: dict[str, float] = {}
-    for name, (examples, prompt) in versions.items():
-        spec, ranks = examples.spec or examples.task.spec, name == "test"
-        sizes = (examples.prompt_length, examples.placement, config.batch_tokens)
-        read = PLAIN_READER if name == "zero_shot" else reader
-        parts = (spec, examples.task.test, examples.task.train, examples.task.validation)
-        asked = (spec, examples.task.test) if read.is_plain else parts
-        key = (repr(asked), prompt.tobytes(), *sizes, ranks, read)
-        if key not in context.test_cache:
-            reading = read.fit(model, prompt, examples.labelled) if not read.is_plain else PLAIN
-            steps = score_steps(model, spec, prompt, examples.test, ranks, reading)
-            title = f"testing {TITLES[name]}"
-            scored = yield from _stages(steps, title, len(examples.test))
-            context.test_cache[key] = scored
-        scores[name] = context.test_cache[key]
-        losses[name] = score(model, spec, prompt, examples.train).loss(outcome.loss)
-    context.clock.add("testing", time.perf_counter() - began)
+    free: list[FreeAnswer] = []
+    if config.free == "all" and context.task.test:
+        free = yield from free_answers(context, own)
+        scores["zero_shot"] = next(a.score for a in free if a.name == "template")
+    else:
+        scores["zero_shot"] = yield from score_on_test(
+            context, own, context.no_prompt, PLAIN_READER, "template alone"
+        )
+    prompt = outcome.prompt
+    scores["test"] = yield from score_on_test(context, found, prompt, reader, "found prompt")
+    losses = {"test": _train_loss(context, found, outcome.prompt, outcome.loss)}
     if outcome.initial is None:
-        scores["initial"], losses["initial"] = scores["zero_shot"], losses["zero_shot"]
-    result = _result(context, outcome, scores, losses)
+        scores["initial"] = scores["zero_shot"]
+        losses["initial"] = _train_loss(context, own, context.no_prompt, outcome.loss)
+    else:
+        initial = outcome.initial
+        scores["initial"] = yield from score_on_test(
+            context, own, initial, reader, "initial prompt"
+        )
+        losses["initial"] = _train_loss(context, own, initial, outcome.loss)
+    context.clock.add("testing", time.perf_counter() - began)
+    result = _result(context, outcome, scores, losses, free)
     if context.folder is not None:
         _write(context, outcome, scores, result)
     return result
 
 
-def _stages(
-    steps: Generator[int, None, Score], title: str, total: int
-) -> Generator[Stage, None, Score]:
-    while True:
-        try:
-            yield Stage(title, next(steps), total)
-        except StopIteration as end:
-            scored: Score = end.value
-            return scored
+def _train_loss(context: RunContext, examples: EncodedTask, prompt: Floats, loss: Loss) -> float:
+    if not len(examples.train):  # all of them are shown
+        return math.nan
+    return score(context.model, examples.task.spec, prompt, examples.train).loss(loss)
 
 
 def _result(
@@ -79,12 +76,19 @@ def _result(
     outcome: SearchOutcome,
     scores: dict[str, Score],
     losses: dict[str, float],
+    free: list[FreeAnswer],
 ) -> Result:
     config, task = context.config, context.task
+    found = scores["test"]
     intervals = {name: interval(scored) for name, scored in scores.items()}
-    intervals["gain"] = interval(scores["test"], scores["zero_shot"])
+    intervals["gain"] = interval(found, scores["zero_shot"])
     if outcome.initial is not None:
-        intervals["added"] = interval(scores["test"], scores["initial"])
+        intervals["added"] = interval(found, scores["initial"])
+    best = best_free(free) if free else None
+    if best is not None and outcome.initial is not None:
+        intervals["over_free"] = interval(found, best.score)
+    kinds = {"plain": found.plainly(), "read": found}
+    judged = {name: calibration(s.probabilities, s.labels) for name, s in kinds.items()}
     return Result(
         method=config.method,
         model=config.model,
@@ -96,16 +100,33 @@ def _result(
         intervals=intervals,
         train_loss=losses["test"],
         initial_train_loss=losses["initial"],
-        auc=scores["test"].auc,
-        reading=scores["test"].reading.summary(context.model.tokenizer, task.spec.labels),
-        probability=scores["test"].probability,
-        rank=scores["test"].rank,
+        free=[_free_result(answer) for answer in free],
+        best_free=None if best is None else best.name,
+        auc=found.auc,
+        initial_auc=scores["initial"].auc,
+        calibration={name: c for name, c in judged.items() if c is not None},
+        reading=found.reading.summary(context.model.tokenizer, task.spec.labels),
+        probability=found.probability,
+        rank=found.rank,
         test_examples=len(task.test),
         config=config.model_dump(),
         environment=environment(),
         profile=context.clock.seconds,
         nearest=nearest_tokens(context.model, outcome.prompt),
         prompt=outcome.prompt,
+        spec=outcome.examples.task.spec,
+        fitted=found.reading,
+    )
+
+
+def _free_result(answer: FreeAnswer) -> FreeResult:
+    return FreeResult(
+        name=answer.name,
+        title=answer.title,
+        test=answer.score.metric,
+        interval=interval(answer.score),
+        auc=answer.score.auc,
+        loss=answer.loss,
     )
 
 
@@ -116,7 +137,7 @@ def _write(
     assert folder is not None
     folder.write_answers(_answers(context.task, scores["zero_shot"], scores["test"]))
     about: dict[str, Any] = {"model": config.model, "placement": config.placement}
-    about["task"] = outcome.spec.model_dump()
+    about["task"] = outcome.examples.task.spec.model_dump()
     folder.write_prompt(outcome.prompt, about, scores["test"].reading, outcome.examples.train.words)
     history = steps_with_beta(SavedRun(folder.path).history, result.beta)
     if history:
@@ -125,22 +146,24 @@ def _write(
 
 
 def _answers(task: Task, before: Score, after: Score) -> Iterator[dict[str, Any]]:
-    """Yield each test example with the probabilities of its labels' words, before and after."""
-    labels = [str(label) for label in task.spec.labels]
-    kinds = [_shares(scored) for scored in (before, after)]
-    for example, *shares in zip(task.test, *kinds, strict=True):
-        versions = [dict(zip(labels, row.tolist(), strict=True)) for row in shares]
-        yield {
-            "fields": example.fields,
-            "label": labels[example.label],
-            "zero_shot": versions[0],
-            "found": versions[1],
+    """Yield each test example with the probabilities before and after.
+
+    Those of the labels' words over the whole vocabulary; where a reading was fitted, `found` are
+    those of the labels, and `words` are those of their words.
+    """
+    kinds = {"zero_shot": np.exp(before.logprobs), "found": np.exp(after.own_logprobs)}
+    if after.reading is not PLAIN:
+        kinds = {
+            "zero_shot": kinds["zero_shot"],
+            "found": after.probabilities,
+            "words": kinds["found"],
         }
-
-
-def _shares(scored: Score) -> NDArray[np.floating[Any]]:
-    """Return the words' probabilities, or those of the labels where a reading was fitted."""
-    return np.exp(scored.logprobs) if scored.reading is PLAIN else scored.probabilities
+    labels = task.spec.labels
+    for i, example in enumerate(task.test):
+        shares = {
+            name: dict(zip(labels, rows[i].tolist(), strict=True)) for name, rows in kinds.items()
+        }
+        yield {"fields": example.fields, "label": labels[example.label], **shares}
 
 
 def environment() -> dict[str, Any]:

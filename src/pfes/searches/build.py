@@ -17,7 +17,7 @@ from pfes.searches.loop import Search, Validation
 from pfes.searches.losses import Loss
 from pfes.searches.make_optimizer import make_optimizer, make_token_optimizer
 from pfes.searches.objective import prompt_values
-from pfes.searches.read_answers import Reader
+from pfes.searches.read_answers import Reader, search_reader
 from pfes.searches.scoring import score
 from pfes.searches.spaces import FullSpace, RandomSubspace, TokenSpace
 from pfes.system.clock import Clock
@@ -66,7 +66,7 @@ class SearchParts:
 
     @property
     def reader(self) -> Reader:
-        return Reader(self.config.reading, self.config.answer_words)
+        return search_reader(self.config)
 
     def make_search(self) -> Search | BetaHalving:
         """Make the search, or with `--beta auto` the searches with several β."""

@@ -1,4 +1,9 @@
-"""Choosing a reading: the lowest rung that cross-validation cannot tell from the best."""
+"""Choosing a reading: the rungs of the ladder, each with a weight that cross-validation gives it.
+
+Every rung's scores are linear in the answers, so their weighted mean is a reading of the same form.
+A rung that is worse by a clear amount of loss gets next to no weight; where the examples cannot
+tell, the mean hedges between a simple reading and one of many words.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,17 +14,19 @@ from numpy.typing import NDArray
 
 from pfes.contract import Ints
 from pfes.searches.fit_reading import fit_reading
-from pfes.searches.log_space import Doubles
-from pfes.searches.reading import Reading, Rung
+from pfes.searches.log_space import Doubles, log_softmax
+from pfes.searches.reading import PLAIN, Reading, Rung
 from pfes.seeds import stream
 
-STRENGTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)  # of the ridge, from strong to weak
+STRENGTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)  # of the ridge, strong to weak
 FOLDS = 5
 REPEATS = 2
+SHARPNESS = 0.3  # a rung's weight is exp(−SHARPNESS · examples · what its loss exceeds the best by)
+LEAST_WEIGHT = 0.01  # a rung with less is left out
 Trial = tuple[Rung, float]
 
 LADDER: tuple[Trial, ...] = (
-    ("plain", 1.0), ("offset", 1.0), ("slope", 1.0), *(("words", s) for s in STRENGTHS),
+    ("offset", 1.0), ("slope", 1.0), *(("words", strength) for strength in STRENGTHS),
 )  # fmt: skip
 
 
@@ -28,53 +35,99 @@ def choose_reading(
     labels: Ints,
     words: tuple[int, ...],
     trials: Sequence[Trial] = LADDER,
+    center: Doubles | None = None,
 ) -> Reading:
-    """Fit the lowest rung whose cross-validated loss is within one standard error of the best.
+    """Fit every rung, and return their mean with weights by cross-validated loss.
 
-    `logprobs` is `(examples, labels + words)`. Differences are paired over the examples. The order
-    of the examples does not matter.
+    `logprobs` is `(examples, labels + words)`. The order of the examples does not matter.
     """
-    order = np.lexsort((*logprobs.T[: logprobs.shape[1] - len(words)], labels))
+    count = logprobs.shape[1] - len(words)
+    order = np.lexsort((*logprobs.T[:count], labels))
     answers, given = logprobs[order], labels[order]
-    losses = np.stack([_validated(answers, given, words, *trial) for trial in trials])
-    means = losses.mean(axis=1)  # (trials,)
-    gaps = losses - losses[means.argmin()]
-    errors = gaps.std(axis=1, ddof=1) / np.sqrt(len(labels))
-    lowest = int(np.flatnonzero(gaps.mean(axis=1) <= errors)[0])
-    rung, strength = trials[lowest]
-    reading = fit_reading(answers, given, rung, words if rung == "words" else (), strength)
-    if rung != "words" and words:
-        reading = fit_reading(answers[:, : -len(words)], given, rung)
-    tried = {_name(*trial): float(mean) for trial, mean in zip(trials, means, strict=True)}
-    return replace(reading, trials=tried)
+    held_out = np.stack([_held_out_scores(answers, given, words, t, center) for t in trials])
+    losses = np.array([_loss(scores, given) for scores in held_out])
+    weights = np.exp(-SHARPNESS * len(labels) * (losses - losses.min()))
+    weights[weights < LEAST_WEIGHT * weights.sum()] = 0
+    weights /= weights.sum()
+    parts = [
+        (weight, _fit(answers, given, words, trial, center))
+        for weight, trial in zip(weights.tolist(), trials, strict=True)
+        if weight > 0
+    ]
+    names = [_name(*trial) for trial in trials]
+    return replace(
+        _mean(parts),
+        trials=dict(zip(names, losses.tolist(), strict=True)),
+        shares=dict(zip(names, weights.tolist(), strict=True)),
+        loss=_loss(np.tensordot(weights, held_out, axes=1), given),
+        plain_loss=_loss(PLAIN.scores(answers[:, :count])[None], given),
+    )
+
+
+def _mean(parts: Sequence[tuple[float, Reading]]) -> Reading:
+    """Return the reading whose scores are the weighted mean of those of the parts."""
+    rungs = {reading.rung for _, reading in parts}
+    rung: Rung = rungs.pop() if len(rungs) == 1 else "mixed"
+    slope = sum(weight * reading.slope for weight, reading in parts)
+    offsets = np.sum([weight * _given(reading.offsets) for weight, reading in parts], axis=0)
+    worded = [(weight, reading) for weight, reading in parts if reading.words]
+    if not worded:
+        return Reading(rung, slope, offsets)
+    first = worded[0][1]  # all of them have the same words and centers
+    summed = np.sum([weight * _given(reading.weights) for weight, reading in worded], axis=0)
+    return Reading(rung, slope, offsets, first.words, first.centers, summed)
+
+
+def _given(array: Doubles | None) -> Doubles:
+    assert array is not None
+    return array
 
 
 def _name(rung: Rung, strength: float) -> str:
     return f"{rung} {strength:g}" if rung == "words" else rung
 
 
-def _validated(
-    logprobs: NDArray[np.floating[Any]],
+def _loss(scores: Doubles, labels: Ints) -> float:
+    """Return the mean cross-entropy of scores `(repeats, examples, labels)`."""
+    return float(-log_softmax(scores)[:, np.arange(len(labels)), labels].mean())
+
+
+def _fit(
+    answers: NDArray[np.floating[Any]],
     labels: Ints,
     words: tuple[int, ...],
-    rung: Rung,
-    strength: float,
+    trial: Trial,
+    center: Doubles | None,
+) -> Reading:
+    rung, strength = trial
+    if rung == "words":
+        return fit_reading(answers, labels, rung, words, strength, center)
+    return fit_reading(answers[:, : answers.shape[1] - len(words)], labels, rung, center=center)
+
+
+def _held_out_scores(
+    answers: NDArray[np.floating[Any]],
+    labels: Ints,
+    words: tuple[int, ...],
+    trial: Trial,
+    center: Doubles | None,
 ) -> Doubles:
-    """Return each example's loss under readings that were fitted without it."""
-    own = words if rung == "words" else ()
-    answers = logprobs if rung == "words" or not words else logprobs[:, : -len(words)]
-    losses = np.zeros(len(labels))
+    """Return scores under readings fitted without the example: `(repeats, examples, labels)`."""
+    count = answers.shape[1] - len(words)
+    seen = answers if trial[0] == "words" else answers[:, :count]
+    scores = np.zeros((REPEATS, len(labels), count))
     for repeat in range(REPEATS):
         folds = stratified_folds(labels, repeat)
         for fold in range(FOLDS):
             inside = folds != fold
-            outside = np.flatnonzero(~inside)
-            if not len(outside):
+            if inside.all():
                 continue
-            reading = fit_reading(answers[inside], labels[inside], rung, own, strength)
-            logs = reading.log_probabilities(answers[outside])
-            losses[outside] -= logs[np.arange(len(outside)), labels[outside]]
-    return losses / REPEATS
+            if inside.any():
+                reading = _fit(answers[inside], labels[inside], words, trial, center)
+                scores[repeat, ~inside] = reading.scores(seen[~inside])
+            else:  # all examples are in one fold, so there is nothing to fit to
+                scores[repeat] = PLAIN.scores(answers[:, :count])
+    return scores
 
 
 def stratified_folds(labels: Ints, repeat: int) -> Ints:

@@ -20,7 +20,6 @@ class EncodedTask:
     task: Task
     prompt_length: int
     placement: Placement = "prefix"
-    spec: TaskSpec | None = None  # in place of the task's own: one with demonstrations
 
     @cached_property
     def train(self) -> Batch:
@@ -39,9 +38,13 @@ class EncodedTask:
     def test(self) -> Batch:
         return self._encode(self.task.test)
 
+    @cached_property
+    def unlabelled(self) -> Batch:
+        return self._encode(self.task.unlabelled)
+
     def _encode(self, examples: Sequence[Example]) -> Batch:
-        spec = self.spec or self.task.spec
-        return encode_for(self.model, spec, examples, self.prompt_length, self.placement)
+        spec, length = self.task.spec, self.prompt_length
+        return encode_for(self.model, spec, examples, length, self.placement)
 
 
 def encode_for(

@@ -1,9 +1,9 @@
 """Fitting a reading to labelled answers: convex problems, solved by Newton's method.
 
 The mean cross-entropy of `s·(L − c) − b + Z·V` is minimised with a ridge on b, on s − 1 and on V. c
-is the mean of L over the texts, without their labels, so a constant that is added to a label's
-log-probabilities changes nothing. Z are the standardised answer words in as few coordinates as
-there are examples: their dual form.
+comes from texts without their labels: it is the mean of L over the examples, or the offsets that
+further texts ask for. So a constant that is added to a label's log-probabilities changes nothing. Z
+are the standardised answer words in as few coordinates as there are examples: their dual form.
 """
 
 from collections.abc import Callable
@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfes.contract import Ints
-from pfes.searches.log_space import Doubles, bounded, log_softmax
+from pfes.searches.log_space import Doubles, bounded, log_softmax, log_sum_exp
 from pfes.searches.reading import PLAIN, Reading, Rung
 
 OFFSET_RIDGE = 1e-3  # keeps offsets finite where labels can be separated
+CENTER_EXAMPLES = 10  # how many labelled examples count as much as further texts, for offsets
 SLOPE_RIDGE = 1e-2  # pulls the slope towards 1
 LEAST_SLOPE = 0.05
 STEPS = 100  # of Newton's method, at most; about ten are usual
@@ -30,19 +31,24 @@ def fit_reading(
     rung: Rung,
     words: tuple[int, ...] = (),
     strength: float = 1.0,
+    center: Doubles | None = None,
 ) -> Reading:
-    """Fit one rung to log-probabilities `(examples, labels + words)`."""
+    """Fit one rung to log-probabilities `(examples, labels + words)`.
+
+    `center` are offsets found without labels, on more texts than these: the offsets stay near them.
+    """
     if rung == "plain":
         return PLAIN
     answers = bounded(logprobs)
     count = logprobs.shape[1] - len(words)
     own = answers[:, :count]
-    texts = own.mean(axis=0)  # c
+    texts = own.mean(axis=0) if center is None else center  # c
+    pull = OFFSET_RIDGE if center is None else CENTER_EXAMPLES / len(own)
+    coordinates = np.zeros((len(own), 0))
     if rung == "words":
         features = _Features(answers)
-        problem = _Problem(own - texts, labels, features.coordinates, strength)
-    else:
-        problem = _Problem(own - texts, labels, np.zeros((len(own), 0)), strength)
+        coordinates = features.coordinates
+    problem = _Problem(own - texts, labels, coordinates, strength, pull)
     slope, offsets, coefficients = problem.split(problem.solve(free_slope=rung != "offset"))
     if slope < LEAST_SLOPE:
         slope, offsets, coefficients = problem.split(
@@ -52,7 +58,7 @@ def fit_reading(
     if rung != "words":
         return Reading(rung, float(slope), offsets)
     weights = features.weights(coefficients)
-    return Reading(rung, float(slope), offsets, words, features.centers, weights, strength)
+    return Reading(rung, float(slope), offsets, words, features.centers, weights)
 
 
 class _Features:
@@ -77,14 +83,19 @@ class _Problem:
     """The mean cross-entropy with its ridges; the unknowns are s, b and V in one vector."""
 
     def __init__(
-        self, centred: Doubles, labels: Ints, coordinates: Doubles, strength: float
+        self,
+        centred: Doubles,
+        labels: Ints,
+        coordinates: Doubles,
+        strength: float,
+        pull: float,
     ) -> None:
         self.centred, self.labels, self.coordinates = centred, labels, coordinates
         self.examples, self.count = centred.shape
         self.target = np.zeros_like(centred)
         self.target[np.arange(self.examples), labels] = 1
         weights = np.full(coordinates.shape[1] * self.count, strength)
-        self.ridge = np.concatenate([[SLOPE_RIDGE], np.full(self.count, OFFSET_RIDGE), weights])
+        self.ridge = np.concatenate([[SLOPE_RIDGE], np.full(self.count, pull), weights])
 
     def split(self, unknowns: Doubles) -> tuple[float, Doubles, Doubles]:
         """Return slope, offsets and coefficients."""
@@ -169,32 +180,42 @@ def _conjugate_gradients(product: Callable[[Doubles], Doubles], target: Doubles)
 def best_offsets(logprobs: NDArray[np.floating[Any]], labels: Ints) -> Doubles:
     """Return the best offsets `(candidates, labels)` of many candidates at once.
 
-    `logprobs` is `(candidates, examples, labels)`. The same offsets as the rung `offset`; those of
-    a candidate with an answer that is not a number are NaN.
+    `logprobs` is `(candidates, examples, labels)`. The same offsets as the rung `offset`. Of the
+    labels only their shares matter: see `matching_offsets`.
+    """
+    count = logprobs.shape[2]
+    return matching_offsets(logprobs, np.bincount(labels, minlength=count) / len(labels))
+
+
+def matching_offsets(logprobs: NDArray[np.floating[Any]], shares: Doubles) -> Doubles:
+    """Return offsets after which each label has its share of the probability, over all texts.
+
+    `logprobs` is `(candidates, texts, labels)`. These offsets also minimise the cross-entropy of
+    labels that have these shares, whichever text has which label: so texts need no labels here. The
+    offsets of a candidate with an answer that is not a number are NaN.
     """
     answers = bounded(logprobs)
     texts = answers.mean(axis=1, keepdims=True)
     centred = answers - texts
     count = centred.shape[2]
-    wanted = np.bincount(labels, minlength=count) / len(labels)
     offsets = np.zeros((len(centred), count))
     open_ = np.isfinite(centred).all(axis=(1, 2))
     offsets[~open_] = np.nan
     diagonal = np.arange(count)
 
     def values(rows: Ints, at: Doubles) -> Doubles:
-        logs = log_softmax(centred[rows] - at[:, None])[:, np.arange(len(labels)), labels]
-        return np.asarray(-logs.mean(axis=1) + OFFSET_RIDGE / 2 * (at**2).sum(axis=1))
+        spent = log_sum_exp(centred[rows] - at[:, None]).mean(axis=1) + at @ shares
+        return np.asarray(spent + OFFSET_RIDGE / 2 * (at**2).sum(axis=1))
 
     for _ in range(STEPS):
         rows = np.flatnonzero(open_)
         if not len(rows):
             break
         at = offsets[rows]
-        shares = np.exp(log_softmax(centred[rows] - at[:, None]))  # (rows, examples, labels)
-        gradient = wanted - shares.mean(axis=1) + OFFSET_RIDGE * at
-        hessian = -np.einsum("cni,cnj->cij", shares, shares) / len(labels)
-        hessian[:, diagonal, diagonal] += shares.mean(axis=1) + OFFSET_RIDGE
+        given = np.exp(log_softmax(centred[rows] - at[:, None]))  # (rows, texts, labels)
+        gradient = shares - given.mean(axis=1) + OFFSET_RIDGE * at
+        hessian = -np.einsum("cni,cnj->cij", given, given) / given.shape[1]
+        hessian[:, diagonal, diagonal] += given.mean(axis=1) + OFFSET_RIDGE
         step = np.linalg.solve(hessian, gradient[..., None])[..., 0]
         decrease = (gradient * step).sum(axis=1)
         before, size = values(rows, at), np.ones(len(rows))

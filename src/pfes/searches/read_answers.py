@@ -2,11 +2,16 @@
 
 from dataclasses import dataclass
 
-from pfes.config import ReadingName
+import numpy as np
+
+from pfes.config import ReadingName, RunConfig
 from pfes.contract import Batch, Floats, LanguageModel
 from pfes.searches.choose_reading import LADDER, choose_reading
-from pfes.searches.fit_reading import fit_reading
+from pfes.searches.fit_reading import matching_offsets
+from pfes.searches.log_space import Doubles
 from pfes.searches.reading import PLAIN, Reading
+from pfes.tasks.prior import expected_shares
+from pfes.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -15,18 +20,50 @@ class Reader:
 
     kind: ReadingName
     answer_words: int
+    shares: tuple[float, ...] | None = None  # of each label in use; None: as in the examples
 
     @property
     def is_plain(self) -> bool:
         return self.kind == "plain"
 
-    def fit(self, model: LanguageModel, prompt: Floats, batch: Batch) -> Reading:
-        """Fit a reading to the labelled examples of a batch."""
-        if self.kind == "plain":
+    def fit(
+        self, model: LanguageModel, prompt: Floats, batch: Batch, unlabelled: Batch | None = None
+    ) -> Reading:
+        """Fit a reading to the labelled examples of a batch, and to texts without labels."""
+        if self.kind == "plain" or not len(batch):
             return PLAIN
-        if self.kind in ("offset", "slope"):
-            return fit_reading(model.logprobs(prompt[None], batch)[0], batch.labels, self.kind)
-        further = model.likely_tokens(prompt, batch, self.answer_words)
-        logprobs = model.logprobs(prompt[None], batch.with_words(further))[0]
-        trials = [t for t in LADDER if self.kind == "auto" or t[0] == "words"]
-        return choose_reading(logprobs, batch.labels, tuple(further), trials)
+        further: list[int] = []
+        if self.kind in ("words", "auto"):
+            further, logprobs = model.likely_answers(prompt, batch, self.answer_words)
+        else:
+            logprobs = model.logprobs(prompt[None], batch)[0]
+        trials = [trial for trial in LADDER if self.kind in ("auto", trial[0])]
+        count = len(batch.words)
+        examples = np.bincount(batch.labels, minlength=count) / len(batch)
+        expected = examples if self.shares is None else np.array(self.shares)
+        change = _log_ratio(expected, examples)
+        center = None
+        if unlabelled is not None and len(unlabelled):
+            texts = model.logprobs(prompt[None], unlabelled)
+            center = matching_offsets(texts, expected)[0] + change
+        reading = choose_reading(logprobs, batch.labels, tuple(further), trials, center)
+        return reading.shifted(change)
+
+
+def _log_ratio(expected: Doubles, examples: Doubles) -> Doubles:
+    """Return by how much each label is more frequent than among the examples, as a logarithm."""
+    known = (expected > 0) & (examples > 0)
+    ratio = np.divide(expected, examples, out=np.ones_like(expected), where=known)
+    change = np.log(ratio)
+    return np.where(np.abs(change) < 1e-9, 0.0, change)
+
+
+def make_reader(config: RunConfig, task: Task) -> Reader:
+    """Return the reader of a run's result."""
+    shares = expected_shares(config.prior, task)
+    return Reader(config.reading, config.answer_words, shares)
+
+
+def search_reader(config: RunConfig) -> Reader:
+    """Return the reader of a search: its examples, as they are, decide what is best."""
+    return Reader(config.reading, config.answer_words)

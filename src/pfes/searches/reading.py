@@ -8,7 +8,7 @@ reading has s = 1 and neither b nor W: the label with the most probable word win
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ from pfes.searches.log_space import Doubles, bounded, log_softmax
 
 TELLING = 10  # words that are shown for each label
 
-Rung = Literal["plain", "offset", "slope", "words"]
+Rung = Literal["plain", "offset", "slope", "words", "mixed"]
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,10 @@ class Reading:
     words: tuple[int, ...] = ()  # tokens of the further answer words
     centers: Doubles | None = None  # (labels + words,) what F is measured from
     weights: Doubles | None = None  # (labels + words, labels)
-    strength: float | None = None  # of the ridge on the weights
     trials: dict[str, float] = field(default_factory=dict)  # cross-validated loss of each rung
+    shares: dict[str, float] = field(default_factory=dict)  # weight of each rung in this reading
+    loss: float | None = None  # the cross-validated loss of this one
+    plain_loss: float | None = None  # and that of the plain reading
 
     def scores(self, logprobs: NDArray[np.floating[Any]]) -> Doubles:
         """Return scores `(…, labels)` of log-probabilities `(…, labels + words)`.
@@ -53,6 +55,14 @@ class Reading:
     def log_probabilities(self, logprobs: NDArray[np.floating[Any]]) -> Doubles:
         """Return the log-probabilities of the labels, `(…, labels)`."""
         return log_softmax(self.scores(logprobs))
+
+    def shifted(self, amount: Doubles) -> "Reading":
+        """Return a reading with these amounts added to the scores of the labels."""
+        if not amount.any():
+            return self
+        rung: Rung = "offset" if self.rung == "plain" else self.rung
+        offsets = np.zeros(len(amount)) if self.offsets is None else self.offsets
+        return replace(self, rung=rung, offsets=offsets - amount)
 
     def to_arrays(self, labels: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return arrays that any program can apply; `labels` are the tokens of the labels' words.
@@ -77,7 +87,7 @@ class Reading:
             offsets, tokens = arrays["offsets"], arrays["words"].tolist()
             slope = float(arrays["slope"][0])
             further = tuple(int(token) for token in tokens[len(offsets) :])
-            parts = (arrays["centers"], arrays["weights"]) if rung == "words" else (None, None)
+            parts = (arrays["centers"], arrays["weights"]) if further else (None, None)
             reading = cls(rung, slope, offsets, further, *parts)
             reading.scores(np.zeros([1, len(tokens)]))
         except (KeyError, IndexError, TypeError) as error:
@@ -102,8 +112,10 @@ class Reading:
             "rung": self.rung,
             "slope": self.slope,
             "offsets": offsets,
-            "strength": self.strength,
             "cross_validation": self.trials,
+            "shares": self.shares,
+            "loss": self.loss,
+            "plain_loss": self.plain_loss,
             "telling": telling,
         }
 

@@ -44,6 +44,11 @@ class Score:
     word_ranks: Ints | None  # (examples, labels + the reading's words)
     reading: Reading = PLAIN
 
+    def plainly(self) -> "Score":
+        """Return the same answers, of which only the labels' own words are read."""
+        ranks = None if self.word_ranks is None else self.word_ranks[:, : len(self.spec.labels)]
+        return Score(self.spec, self.labels, self.own_logprobs, ranks)
+
     @property
     def predicted(self) -> NDArray[np.int64]:
         return np.asarray(self.reading.scores(self.logprobs).argmax(axis=1), dtype=np.int64)

@@ -10,7 +10,7 @@ from pfes.contract import LanguageModel
 from pfes.errors import PfesError
 from pfes.models.open import open_model
 from pfes.runs.check import check_names
-from pfes.runs.context import ScoreCache
+from pfes.runs.context import TestCache
 from pfes.runs.folder import RunFolder
 from pfes.runs.result import Result
 from pfes.runs.run import Event, run
@@ -107,7 +107,7 @@ class _LoadedModel:
 
     def __init__(self) -> None:
         self.model: LanguageModel | None = None
-        self.score_cache: ScoreCache = {}
+        self.score_cache: TestCache = {}
         self._settings: list[object] = []
 
     def switch(self, config: RunConfig) -> None:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pfes.config import (
     BETA,
     DEFAULT_METHOD,
+    FORMER,
     LOCATION,
     SERVED,
     RunConfig,
@@ -177,10 +178,12 @@ def _with_beta(config: RunConfig) -> RunConfig:
 def config_key(config: RunConfig) -> str:
     """Return a short hash of the settings that determine a run's result.
 
-    Settings at their defaults are left out, so that adding a setting to pfes does not change the
-    keys of finished runs.
+    Settings as they were before they could be set, or else at their defaults, are left out: so
+    adding a setting to pfes does not change the keys of finished runs.
     """
-    content = config.model_dump(exclude=set(LOCATION), exclude_defaults=True)
+    unset = RunConfig.model_construct(**FORMER).model_dump()
+    settings = config.model_dump(exclude=set(LOCATION))
+    content = {k: v for k, v in settings.items() if k not in unset or v != unset[k]}
     if is_served(config.model):
         content["model"] = SERVED  # which servers answer does not change what the run is
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]

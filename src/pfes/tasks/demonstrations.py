@@ -1,7 +1,13 @@
 """In-context learning: put answered examples in front of the text, without a search."""
 
+from dataclasses import replace
+
+import numpy as np
+
 from pfes.contract import Family
+from pfes.errors import SettingError
 from pfes.seeds import stream
+from pfes.tasks.example import Example
 from pfes.tasks.spec import MASK, TaskSpec
 from pfes.tasks.task import Task
 
@@ -9,20 +15,41 @@ from pfes.tasks.task import Task
 SEPARATOR: dict[Family, str] = {"masked": " ", "causal": "\n\n"}
 
 
-def with_demonstrations(task: Task, family: Family, seed: int) -> TaskSpec:
-    """Return the task's spec with one training example per label as demonstrations.
+def with_demonstrations(
+    task: Task, family: Family, seed: int, per_label: int = 1, draw: int = 0
+) -> Task:
+    """Return the task with answered training examples in front of every text.
 
-    The examples and their order are drawn with `seed`.
+    There are `per_label` of each label; which ones and their order is drawn with `seed`, anew for
+    each `draw`. The examples that are shown are no training examples any more: their answers could
+    be copied.
     """
-    spec = task.spec
-    rng = stream(seed, "demonstrations")
-    classes = [[e for e in task.train if e.label == i] for i in range(len(spec.labels))]
-    chosen = [members[rng.integers(len(members))] for members in classes]
-    demonstrations = []
-    for i in rng.permutation(len(chosen)):
-        example = chosen[i]
-        word = spec.verbalizers[spec.labels[example.label]].strip()
-        filled = spec.template(family).format_map(example.fields | {MASK: word})
-        answered = filled if family == "masked" else f"{filled} {word}"
-        demonstrations.append(answered + SEPARATOR[family])
-    return spec.model_copy(update={"demonstrations": tuple(demonstrations)})
+    rng = stream(seed, "demonstrations" if draw == 0 else f"demonstrations {draw}")
+    chosen: list[int] = []
+    for label, name in enumerate(task.spec.labels):
+        members = [i for i, example in enumerate(task.train) if example.label == label]
+        if len(members) < per_label:
+            raise SettingError(
+                "demonstrations",
+                f"task {task.name!r}: label {name!r} has {len(members)} training examples, "
+                f"{per_label} are to be shown",
+            )
+        chosen += [members[i] for i in _distinct(rng, len(members), per_label)]
+    order = [chosen[i] for i in rng.permutation(len(chosen))]
+    shown = tuple(_answered(task.spec, task.train[i], family) for i in order)
+    rest = tuple(example for i, example in enumerate(task.train) if i not in set(chosen))
+    return replace(task, spec=task.spec.model_copy(update={"demonstrations": shown}), train=rest)
+
+
+def _distinct(rng: np.random.Generator, members: int, count: int) -> list[int]:
+    """Draw `count` of `members`."""
+    if count == 1:
+        return [int(rng.integers(members))]
+    return [int(i) for i in rng.permutation(members)[:count]]
+
+
+def _answered(spec: TaskSpec, example: Example, family: Family) -> str:
+    word = spec.verbalizers[spec.labels[example.label]].strip()
+    filled = spec.template(family).format_map(example.fields | {MASK: word})
+    answered = filled if family == "masked" else f"{filled} {word}"
+    return answered + SEPARATOR[family]

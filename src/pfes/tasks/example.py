@@ -8,6 +8,8 @@ import numpy as np
 
 from pfes.errors import PfesError
 
+UNKNOWN = -1  # in place of a label
+
 
 @dataclass(frozen=True)
 class Example:
@@ -15,6 +17,10 @@ class Example:
 
     fields: dict[str, str]
     label: int
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(text.strip() for text in self.fields.values())
 
 
 def as_text(value: object) -> str:

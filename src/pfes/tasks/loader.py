@@ -2,18 +2,23 @@
 
 from array import array
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from pfes.config import DEFAULT_SHOTS, RunConfig
 from pfes.contract import Ints
-from pfes.errors import PfesError
+from pfes.errors import PfesError, SettingError
 from pfes.tasks.data import Row, Rows, read_splits
 from pfes.tasks.example import Example, as_text
 from pfes.tasks.spec import TaskSpec, label_key, read_spec
-from pfes.tasks.split import few_shot, hold_out, limit_test
+from pfes.tasks.split import few_shot, hold_out, label_shares, limit_test
 from pfes.tasks.task import Task
+from pfes.tasks.texts import read_texts
+
+UNLABELLED = 1000  # texts without labels, at most: what more of them bring is small
+READ_UNLABELLED = 100_000  # rows of their file, at most
 
 
 def load_task(
@@ -22,11 +27,13 @@ def load_task(
     seed: int = 0,
     data_dir: str | Path | None = None,
     test_limit: int | None = None,
+    unlabelled: str | Path | None = None,
 ) -> Task:
     """Load a task by name or YAML file, with `shots` training examples per class.
 
     As many other examples are drawn for validation; `seed` determines both. At most `test_limit`
-    test examples are used, chosen at random but the same for every seed.
+    test examples are used, chosen at random but the same for every seed. `unlabelled` is a file of
+    further texts, of which at most a thousand are used.
     """
     spec, base = read_spec(name)
     assert spec.dataset is not None  # `read_spec` requires one
@@ -50,7 +57,26 @@ def load_task(
     else:
         train_examples, validation_examples = training.take(*parts)
         (test_examples,) = testing.take(held_out)
-    return Task(spec, train_examples, validation_examples, test_examples, shots, seed)
+    return Task(
+        spec,
+        train_examples,
+        validation_examples,
+        test_examples,
+        shots,
+        seed,
+        label_shares(training.labels[pool], len(spec.labels)),
+        () if unlabelled is None else _read_unlabelled(spec, Path(unlabelled)),
+    )
+
+
+def _read_unlabelled(spec: TaskSpec, path: Path) -> tuple[Example, ...]:
+    """Return at most `UNLABELLED` texts of a file, evenly over all of it as far as it is read."""
+    rows = (example for _, example in read_texts(spec, path, "unlabelled"))
+    texts = [example for example in islice(rows, READ_UNLABELLED) if not example.is_empty]
+    if not texts:
+        raise SettingError("unlabelled", f"{path} has no texts")
+    chosen = np.linspace(0, len(texts) - 1, min(len(texts), UNLABELLED)).round()
+    return tuple(texts[int(i)] for i in chosen)
 
 
 def load_run_task(config: RunConfig) -> Task:
@@ -61,6 +87,7 @@ def load_run_task(config: RunConfig) -> Task:
         config.seed,
         data_dir=config.data_dir,
         test_limit=config.test_limit,
+        unlabelled=config.unlabelled,
     )
 
 

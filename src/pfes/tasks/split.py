@@ -37,6 +37,12 @@ def few_shot(
     return np.concatenate(train), np.concatenate(validation)
 
 
+def label_shares(labels: Ints, count: int) -> tuple[float, ...]:
+    """Return which part of the examples has each of `count` labels."""
+    counted = np.bincount(labels, minlength=count) / len(labels)
+    return tuple(float(share) for share in counted)
+
+
 def hold_out(count: int, part: float) -> tuple[Ints, Ints]:
     """Split `count` examples into those to draw from and those held out, for every seed alike."""
     order = stream(FIXED_SEED, "hold-out").permutation(count)

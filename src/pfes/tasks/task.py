@@ -1,7 +1,7 @@
 """A task with its examples."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,12 @@ from pydantic import ValidationError
 from pfes.config import DEFAULT_SHOTS
 from pfes.contract import Family
 from pfes.errors import PfesError, SettingError
-from pfes.tasks.example import Example, text_fields
+from pfes.tasks.example import UNKNOWN, Example, text_fields
 from pfes.tasks.spec import MASK, TaskSpec, label_key, placeholders, validation_message
-from pfes.tasks.split import few_shot, hold_out
+from pfes.tasks.split import few_shot, hold_out, label_shares
 
 HOLDOUT = 0.2  # part of the examples held out for the test
+SPLITS = ("train", "validation", "test", "unlabelled")
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,9 @@ class Task:
     test: tuple[Example, ...]  # may be empty; then there is no test
     shots: int
     seed: int
+    # of each label in the data that the examples are drawn from; empty if not known
+    shares: tuple[float, ...] = field(default=(), compare=False)
+    unlabelled: tuple[Example, ...] = ()  # further texts, whose labels are not known
 
     @property
     def name(self) -> str:
@@ -44,6 +48,7 @@ class Task:
         shots: int = DEFAULT_SHOTS,
         seed: int = 0,
         holdout: float = HOLDOUT,
+        unlabelled: Any = (),
         **spec: Any,
     ) -> "Task":
         """Make a task from labelled texts, without a file.
@@ -53,6 +58,7 @@ class Task:
         causal models; give both as a mapping. `verbalizers` maps labels to words; by default the
         labels themselves are the words. The part `holdout` of the examples is held out for the
         test; of the others, `shots` per class are used for training and as many for validation.
+        `unlabelled` are further texts, from which a reading's offsets may learn.
         `spec` holds other fields of `TaskSpec`, such as `metric`.
         """
         given = list(labels)
@@ -92,11 +98,14 @@ class Task:
         pool, held_out = hold_out(len(examples), holdout)
         label_indices = np.array([examples[i].label for i in pool.tolist()], dtype=np.int64)
         train, validation = few_shot(name, task_spec.labels, label_indices, shots, seed)
-        splits = [
-            tuple(examples[i] for i in indices.tolist())
-            for indices in (pool[train], pool[validation], held_out)
-        ]
-        return cls(task_spec, splits[0], splits[1], splits[2], shots, seed)
+        parts = {"train": pool[train], "validation": pool[validation], "test": held_out}
+        splits = {
+            part: tuple(examples[i] for i in chosen.tolist()) for part, chosen in parts.items()
+        }
+        further = [Example(f, UNKNOWN) for f in text_fields(unlabelled, task_spec.fields)]
+        splits["unlabelled"] = tuple(example for example in further if not example.is_empty)
+        shares = label_shares(label_indices, len(task_spec.labels))
+        return cls(task_spec, shots=shots, seed=seed, shares=shares, **splits)
 
     @classmethod
     def from_frame(cls, frame: Any, label: str, **settings: Any) -> "Task":
@@ -111,11 +120,12 @@ class Task:
 
     def to_json(self) -> dict[str, Any]:
         """Return the task, with all examples, as values for JSON."""
-        splits = {name: getattr(self, name) for name in ("train", "validation", "test")}
+        splits = {name: getattr(self, name) for name in SPLITS}
         return {
             "spec": self.spec.model_dump(mode="json"),
             "shots": self.shots,
             "seed": self.seed,
+            "shares": list(self.shares),
             **{name: [asdict(example) for example in part] for name, part in splits.items()},
         }
 
@@ -124,10 +134,11 @@ class Task:
         """Make a task from what `to_json` returned; missing or wrong content is a `ValueError`."""
         try:
             spec = TaskSpec.model_validate(content["spec"])
-            train, validation, test = (
-                _examples(content[name]) for name in ("train", "validation", "test")
-            )
-            return cls(spec, train, validation, test, int(content["shots"]), int(content["seed"]))
+            content = {"unlabelled": (), **content}  # what earlier versions did not store
+            splits = {name: _examples(content[name]) for name in SPLITS}
+            shares = tuple(float(share) for share in content.get("shares", ()))
+            shots, seed = int(content["shots"]), int(content["seed"])
+            return cls(spec, shots=shots, seed=seed, shares=shares, **splits)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a task: {error}") from None
 

@@ -88,8 +88,8 @@ class LocalModel(LanguageModel):
                 chosen = logits[:, words]  # (pairs, words)
                 logprobs[pairs] = (chosen - logits.logsumexp(-1, keepdim=True)).cpu().numpy()
                 if positions is not None:
-                    above = (logits[:, None, :] > chosen[:, :, None]).sum(-1)
-                    positions[pairs] = (above + 1).cpu().numpy()
+                    below = torch.searchsorted(logits.sort(-1).values, chosen, right=True)
+                    positions[pairs] = (logits.shape[1] - below + 1).cpu().numpy()
         except (MemoryError, RuntimeError) as error:
             if is_out_of_memory(error):
                 raise OutOfMemoryError(OUT_OF_MEMORY) from None

@@ -28,7 +28,10 @@ ENOUGH = 1.05  # times as fast, for twice as many requests at once to be worth i
 AGREE = 0.05  # between log-probabilities of the same tokens, given as tokens and as embeddings
 TRIES = 3  # of a question whose answer does not have what was asked for
 SENTENCE = "The weather is fine today, and the sky is"
-START = "python -m vllm.entrypoints.openai.api_server --model … --enable-prompt-embeds"
+START = (
+    "python -m vllm.entrypoints.openai.api_server --model … --enable-prompt-embeds "
+    "--max-logprobs 520"
+)
 
 
 log = logging.getLogger(__name__)
@@ -97,7 +100,7 @@ class ServedModel(LanguageModel):
         shape = (len(prompts), len(batch), len(batch.words))
         return np.array(answers, dtype=np.float32).reshape(shape)
 
-    def likely_tokens(self, prompt: Floats, batch: Batch, count: int) -> list[int]:
+    def likely_answers(self, prompt: Floats, batch: Batch, count: int) -> tuple[list[int], Floats]:
         """Return the most probable answers; a server answers for a limited number of words."""
         limit = self._word_limit(count + len(batch.words))
         if limit < count + len(batch.words):
@@ -114,7 +117,8 @@ class ServedModel(LanguageModel):
                 shares[token] = shares.get(token, 0.0) + math.exp(value)
         likely = sorted(shares, key=lambda token: (-shares[token], token))
         others = [t for t in likely if t not in batch.words and t < self.vocabulary]
-        return others[: min(count, limit - len(batch.words))]
+        tokens = others[: max(0, min(count, limit - len(batch.words)))]
+        return tokens, self.logprobs(prompt[None], batch.with_words(tokens))[0]
 
     def _word_limit(self, wanted: int) -> int:
         """Return for how many words the server answers at a time, at most `wanted`."""
@@ -122,10 +126,10 @@ class ServedModel(LanguageModel):
         try:
             self.client.post("/completions", body)
         except RefusedError as error:
-            allowed = re.search(r"max allowed: (\d+)", str(error))
-            if allowed is None:
+            limit = _word_limit_of(error)
+            if limit is None:
                 raise
-            return int(allowed[1])
+            return limit
         return wanted
 
     def _question(self, words: int) -> dict[str, Any]:
@@ -173,6 +177,8 @@ class ServedModel(LanguageModel):
         for last in (False,) * (TRIES - 1) + (True,):
             try:
                 return _read(client.post("/completions", body), count, words)
+            except RefusedError as error:
+                raise _too_many_words(client.url, len(words), error) from None
             except AnswerError as error:
                 if last:
                     raise PfesError(f"{client.url}: {error}") from None
@@ -315,3 +321,19 @@ def _encode(states: Floats) -> str:
     buffer = io.BytesIO()
     torch.save(torch.from_numpy(np.ascontiguousarray(states)), buffer)
     return base64.b64encode(buffer.getvalue()).decode()
+
+
+def _word_limit_of(error: RefusedError) -> int | None:
+    """Return for how many words a server answers, where that is why it refused."""
+    allowed = re.search(r"max allowed: (\d+)", str(error))
+    return None if allowed is None else int(allowed[1])
+
+
+def _too_many_words(url: str, words: int, error: RefusedError) -> PfesError:
+    limit = _word_limit_of(error)
+    if limit is None:
+        return error
+    return PfesError(
+        f"{url} answers for {limit} words at a time, and {words} are needed here: "
+        f"start the server with --max-logprobs {words}"
+    )

@@ -6,12 +6,13 @@ import numpy as np
 from markupsafe import Markup
 
 from pfes.reporting.pages.parts import Cell, Line, Row, chart, grid, page, paragraph, section, table
+from pfes.reporting.pages.reading_part import reading_parts
 from pfes.reporting.pages.study_page import run_facts
 from pfes.runs.result import Result
 from pfes.runs.saved import History, SavedRun
+from pfes.runs.versions import FREE_NOTE, figure, versions
 from pfes.studies.plan import model_name
 
-VERSIONS = {"zero_shot": "template alone", "initial": "initial prompt", "test": "found prompt"}
 ANSWERED = {"zero_shot": "template alone", "found": "found prompt"}
 BINS = 20
 SENTENCES = 500  # the page lists at most this many sentences that changed their label
@@ -22,14 +23,22 @@ def run_page(run: SavedRun) -> str:
     """Return the page of a finished run."""
     result = run.result
     answers = _with_words(run)
-    parts = [section("Before and after", _before_after(result))] if result.test_examples else []
+    parts = []
+    if result.test_examples:
+        note = [paragraph(FREE_NOTE)] if result.free else []
+        parts.append(section("Before and after", _before_after(result), *note))
+    read = list(reading_parts(result))
+    if read:
+        parts.append(section("How answers are read", *read))
     history = run.chosen_history
     if history:
         parts.append(section("The search", grid(*_search_charts(history, result))))
     if answers:
         labels = list(answers[0]["zero_shot"])
         parts.append(section("Answers", grid(*(_confusion(answers, labels, n) for n in ANSWERED))))
-        parts.append(section("Confidence", paragraph(CONFIDENCE), _confidence(answers)))
+        parts.append(
+            section("Confidence", paragraph(_about_confidence(result)), _confidence(answers))
+        )
         parts.append(section("Sentences that changed their label", *_changed(answers)))
     if result.nearest:
         parts.append(section("The prompt's tokens", paragraph(NEAREST), _nearest(result)))
@@ -45,21 +54,34 @@ def _lead(result: Result) -> str:
             f"After {result.evaluations} function evaluations; no examples were held out to test."
         )
     low, high = result.intervals["gain"]
-    return (
+    lead = (
         f"{result.metric} {result.zero_shot:.4f} → {result.test:.4f} on {result.test_examples} "
         f"held-out examples ({result.gain:+.4f}; 95 % interval {low:+.4f} to {high:+.4f}), after "
         f"{result.evaluations} function evaluations."
     )
+    if "over_free" in result.intervals:
+        low, high = result.intervals["over_free"]
+        lead += (
+            f" The search added {result.over_free:+.4f} to the best that is free (95 % interval "
+            f"{low:+.4f} to {high:+.4f})."
+        )
+    return lead
 
 
 CONFIDENCE = (
     "The probability, over the whole vocabulary, of the word that the model answers with: how many "
     "test examples have how much."
 )
+READ = " That of the found prompt is the label's, among the labels, as it is read."
 NEAREST = (
     "The tokens of the vocabulary nearest to each soft token, by cosine. A found prompt need not "
     "be readable: a low cosine means that no token is near."
 )
+
+
+def _about_confidence(result: Result) -> str:
+    plain = result.reading.get("rung", "plain") == "plain"
+    return CONFIDENCE if plain else CONFIDENCE + READ
 
 
 def _with_words(run: SavedRun) -> list[dict[str, Any]]:
@@ -79,13 +101,14 @@ def _with_words(run: SavedRun) -> list[dict[str, Any]]:
 
 def _before_after(result: Result) -> Markup:
     rows = []
-    for name, title in VERSIONS.items():
-        low, high = result.intervals[name]
-        value = getattr(result, name)
+    for version in versions(result):
+        low, high = version.interval
         interval = Cell(f"{low:.4f} – {high:.4f}", low, "number")
-        rows.append((title, Cell(f"{value:.4f}", value, "number"), interval))
+        value = Cell(f"{version.value:.4f}", version.value, "number")
+        auc = Cell(figure(version.auc), version.auc, "number")
+        rows.append((version.title, value, interval, auc))
     caption = f"On {result.test_examples} held-out examples"
-    return table(caption, ("prompt", result.metric, "95 % interval"), rows)
+    return table(caption, ("prompt", result.metric, "95 % interval", "AUC"), rows)
 
 
 def _search_charts(history: History, result: Result) -> list[Markup]:

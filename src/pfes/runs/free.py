@@ -1,0 +1,81 @@
+"""What costs no search: a constant answer, the template, examples in front, each of them read."""
+
+import math
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pfes.contract import Ints
+from pfes.runs.context import RunContext
+from pfes.runs.test_score import score_on_test
+from pfes.searches.encoded import EncodedTask
+from pfes.searches.read_answers import make_reader
+from pfes.searches.scoring import Score, metric_of_counts
+from pfes.system.stages import Stage
+from pfes.tasks.demonstrations import with_demonstrations
+from pfes.tasks.task import Task
+
+COUNTED = 10**6  # of a million examples, how many have each label
+
+
+@dataclass(frozen=True)
+class FreeAnswer:
+    """Something that costs no search, tested."""
+
+    name: str
+    title: str
+    score: Score
+    loss: float  # cross-validated on the labelled examples
+
+
+def free_answers(
+    context: RunContext, examples: EncodedTask
+) -> Generator[Stage, None, list[FreeAnswer]]:
+    """Test everything that is free; `examples` are the task's own, with nothing in front."""
+    config, model, task = context.config, context.model, context.task
+    kind = "auto" if config.reading == "plain" else config.reading
+    reader = make_reader(config.model_copy(update={"reading": kind}), task)
+    empty = context.no_prompt
+    answers = [_constant(task, examples.test.labels, examples.labelled.labels)]
+    shown = with_demonstrations(task, model.family, config.seed)
+    in_front = EncodedTask(model, shown, 0, config.placement)
+    kinds = (
+        ("template", "template alone", examples),
+        ("examples", "examples in front", in_front),
+    )
+    for name, title, encoded in kinds:
+        scored = yield from score_on_test(context, encoded, empty, reader, title)
+        reading = scored.reading
+        assert reading.loss is not None
+        assert reading.plain_loss is not None
+        answers.append(FreeAnswer(name, title, scored.plainly(), reading.plain_loss))
+        read = f"{title.removesuffix(' alone')} + reading"
+        answers.append(FreeAnswer(f"{name} + reading", read, scored, reading.loss))
+    return answers
+
+
+def best_free(answers: list[FreeAnswer]) -> FreeAnswer:
+    """Return the best by cross-validated loss: no test example is looked at."""
+    return min(answers, key=lambda answer: answer.loss if math.isfinite(answer.loss) else math.inf)
+
+
+def _constant(task: Task, test_labels: Ints, labels: Ints) -> FreeAnswer:
+    """Return what the same answer to everything gives: that which is best on the training data."""
+    spec = task.spec
+    count = len(spec.labels)
+    shares = np.array(task.shares or [1 / count] * count)
+    matrices = np.zeros((count, count, count), dtype=np.int64)
+    for answer in range(count):
+        matrices[answer, :, answer] = (COUNTED * shares).round()
+    best = int(metric_of_counts(spec, matrices).argmax())
+    logprobs = np.full((len(test_labels), count), -np.inf, dtype=np.float32)
+    logprobs[:, best] = 0
+    examples = np.bincount(labels, minlength=count) / max(1, len(labels))
+    entropy = -sum(_times_log(examples.tolist()))
+    title = f"always {spec.labels[best]!r}"
+    return FreeAnswer("constant", title, Score(spec, test_labels, logprobs, None), entropy)
+
+
+def _times_log(shares: list[float]) -> Iterator[float]:
+    return (share * math.log(share) for share in shares if share > 0)

@@ -1,0 +1,60 @@
+"""Methods that search nothing: the template alone, or answered examples in front of it."""
+
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+
+from pfes.runs.context import RunContext, SearchOutcome
+from pfes.searches.encoded import EncodedTask
+from pfes.searches.losses import Loss
+from pfes.searches.read_answers import Reader, search_reader
+from pfes.searches.scoring import score
+from pfes.system.stages import Stage
+from pfes.tasks.demonstrations import with_demonstrations
+
+
+def without_search(context: RunContext) -> Generator[Stage, None, SearchOutcome]:
+    """Return what a method without a search uses; of several draws of examples, the best."""
+    config, model, task = context.config, context.model, context.task
+    model.set_batch_tokens(config.batch_tokens)  # an earlier run may have set its own
+    if context.folder is not None:
+        context.folder.begin(config, task)
+    reader = search_reader(config)
+    examples = EncodedTask(model, task, 0, config.placement)
+    losses: list[float] = []
+    if context.method.demonstrations:
+        drawn = []
+        for draw in range(config.draws):
+            shown = with_demonstrations(
+                task, model.family, config.seed, config.demonstrations, draw
+            )
+            drawn.append(EncodedTask(model, shown, 0, config.placement))
+            if config.draws > 1:
+                yield Stage("judging draws of examples", draw, config.draws)
+                losses.append(_judged(context, drawn[-1], reader))
+        examples = drawn[int(np.argmin(losses))] if losses else drawn[0]
+    spec, prompt = examples.task.spec, context.no_prompt
+    reading = reader.fit(model, prompt, examples.train)
+    scored = score(model, spec, prompt, examples.validation, reading=reading)
+    fields: dict[str, Any] = {
+        "validation": scored.metric,
+        "evaluations": 0,
+        "stopped": None,
+        "selected_at": 0,
+        "seconds_per_evaluation": None,
+        "beta": None,
+        "beta_trials": [],
+        "text": "".join(spec.demonstrations) or None,
+        "draw_losses": losses,
+    }
+    return SearchOutcome(prompt, None, Loss(offset=not reader.is_plain), examples, fields)
+
+
+def _judged(context: RunContext, examples: EncodedTask, reader: Reader) -> float:
+    """Return the cross-validated loss of a draw on labelled examples that it does not show."""
+    model, prompt = context.model, context.no_prompt
+    reading = reader.fit(model, prompt, examples.labelled)
+    if reading.loss is not None:
+        return reading.loss
+    return score(model, examples.task.spec, prompt, examples.labelled).loss(Loss())
