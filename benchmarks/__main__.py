@@ -22,10 +22,11 @@ from benchmarks.optimizers import saes_alone, saes_over_bbt
 from benchmarks.served import against_vllm
 from benchmarks.suffix import suffix_growth
 from benchmarks.timing import Row
+from benchmarks.words import words_of_a_reading
 
 MEASURES: list[Callable[[], Iterator[Row]]] = [
     against_plain, against_limit, against_vllm, masked_against_plain, suffix_growth,
-    saes_alone, saes_over_bbt, search_memory, neighbour_search, ray_workers,
+    words_of_a_reading,    saes_alone, saes_over_bbt, search_memory, neighbour_search, ray_workers,
 ]  # fmt: skip
 RESULTS = Path(__file__).with_name("results.json")
 

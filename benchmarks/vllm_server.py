@@ -48,7 +48,7 @@ class VllmServer:
             "--model", find_model(self.model).location,
             "--served-model-name", self.model, "--dtype", "float32", "--enforce-eager",
             "--max-model-len", "512", "--host", "127.0.0.1", "--port", self.port,
-            "--max-num-batched-tokens", "8192",
+            "--max-num-batched-tokens", "8192", "--max-logprobs", "128",
         ]  # fmt: skip
         if self.embeds:
             command.append("--enable-prompt-embeds")

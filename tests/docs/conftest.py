@@ -50,7 +50,7 @@ def cache(folders: Callable[[str], Path], tmp_path_factory: pytest.TempPathFacto
 def url() -> Iterator[str]:
     """The address of a server of the same tiny model."""
     with serving(tiny.make_module("llama"), [MODEL]) as server:
-        server.max_logprobs = 520  # as the pages say
+        server.max_logprobs = 128  # as the pages say
         yield server.url
 
 

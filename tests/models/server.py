@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+NAMED = 128  # words in one request, as in vLLM
 LONGEST = 128  # tokens, with the answer's
 Fault = Callable[["Handler", dict[str, Any]], bool]  # returns whether it has answered
 
@@ -115,6 +116,10 @@ class FakeServer(ThreadingHTTPServer):
         if body["logprobs"] > self.max_logprobs:
             words = f"Requested sample logprobs of {body['logprobs']}, which is greater than max "
             words += f"allowed: {self.max_logprobs}"
+            return 400, {"error": {"message": words}}
+        if len(body.get("logprob_token_ids", ())) > NAMED:
+            words = f"Requested logprob_token_ids of length {len(body['logprob_token_ids'])}, "
+            words += f"which is greater than max allowed: {NAMED}"
             return 400, {"error": {"message": words}}
         choices = []
         with torch.inference_mode(), self.lock:

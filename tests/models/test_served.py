@@ -352,7 +352,7 @@ def test_a_reading_takes_the_words_that_a_server_answers_for(
     model, local = connect(fake, source), pfes.load_model(source)
     prompts, batch = prepare(model, task_file)
     words = model.likely_answers(prompts[0], batch, 30)[0]
-    assert ("--max-logprobs 32" in caplog.text) == (most == 20)
+    assert ("answers for 20 words at a time" in caplog.text) == (most == 20)
     assert 5 <= len(words) <= min(30, most - 2)
     assert not set(words) & set(batch.words)
     same = 3 if most == 500 else 1  # a short list leaves out some answers to some texts
@@ -361,3 +361,16 @@ def test_a_reading_takes_the_words_that_a_server_answers_for(
     more = batch.with_words(reading.words)
     answers = [reading.log_probabilities(m.logprobs(prompts[:1], more)[0]) for m in (model, local)]
     np.testing.assert_allclose(answers[0], answers[1], atol=1e-4)
+
+
+@pytest.mark.parametrize("most", [20, 500])
+def test_more_words_than_a_server_answers_for_are_asked_in_parts(
+    fake: FakeServer, source: str, task_file: Path, most: int
+) -> None:
+    fake.max_logprobs = most
+    model, local = connect(fake, source), pfes.load_model(source)
+    prompts, batch = prepare(model, task_file)
+    many = batch.with_words([token for token in range(200) if token not in batch.words])
+    np.testing.assert_allclose(
+        model.logprobs(prompts[:1], many), local.logprobs(prompts[:1], many), atol=1e-4
+    )

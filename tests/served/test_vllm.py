@@ -15,11 +15,13 @@ import pytest
 
 import pfes
 from benchmarks.vllm_server import VllmServer, server_python
+from pfes.deploy.export import export
 from pfes.models.served.served_model import ServedModel
 from pfes.models.source import find_model
 from pfes.runs.saved import SavedRun
 from pfes.searches.encoded import encode_for
 from pfes.tasks import load_task
+from tests.deploy.test_exports import ADDRESS, card_code, printed
 
 pytestmark = pytest.mark.served
 MODEL, TASK = "smollm2-135m", "rotten-tomatoes"
@@ -27,7 +29,7 @@ COMMAND = [sys.executable, "-c", "from pfes.cli import main; main()"]
 ROUNDING = 1e-4  # between two losses that the server and the model here may order differently
 SEARCH = {
     "method": "saes-id-cr", "budget": 200, "shots": 2, "prompt_length": 5, "sigma0": 0.1,
-    "eval_every": 40, "test_limit": 16,
+    "eval_every": 40, "test_limit": 16, "reading": "plain", "free": "none",
 }  # fmt: skip
 
 
@@ -139,6 +141,57 @@ def test_the_example_in_the_docs(server: VllmServer, undisturbed: Path, tmp_path
     own = subprocess.run(command, capture_output=True, text=True)
     assert own.returncode == 0, own.stderr
     assert shown.stdout.strip() == own.stdout.split("\t")[0]
+
+
+def test_a_reading_gives_the_same_probabilities_everywhere(
+    server: VllmServer, tmp_path: Path
+) -> None:
+    """Here, by `pfes predict` through the server, and by the lines on the cards of two exports."""
+    run = tmp_path / "run"
+    settings = {"budget": 20, "shots": 8, "reading": "words", "eval_every": 20}
+    result = search(MODEL, run, **settings)
+    assert len(result.fitted.words) == 500
+    examples = load_task(TASK, 8, test_limit=8).test
+    texts = [example.fields["text"].replace("'", "") for example in examples]  # quoted on cards
+    local = pfes.Classifier.from_run(run)
+    wanted = local.predict_proba(texts)
+    options = [word for text in texts for word in ("--text", text)]
+    through = ["--model", f"vllm:{server.url}", "--served-name", MODEL]
+    for extra in ([], through):
+        command = [*COMMAND, "predict", str(run), "--json", *extra, *options]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        answers = [json.loads(line)["probabilities"] for line in done.stdout.splitlines()]
+        shown = [[answer[label] for label in local.classes_] for answer in answers]
+        np.testing.assert_allclose(shown, wanted, atol=1e-4)
+    for kind in ("peft", "vllm"):
+        folder = tmp_path / kind
+        export(run, kind, folder)
+        for text, row in zip(texts[:4], wanted, strict=False):
+            code = card_code(folder, text).replace(ADDRESS, server.url)
+            code = code.replace(f'"model": {find_model(MODEL).location!r}', f'"model": {MODEL!r}')
+            words = printed(code + "\nprint(*probabilities.values())")
+            np.testing.assert_allclose([float(word) for word in words[-2:]], row, atol=1e-4)
+
+
+def test_a_reading_is_fitted_through_the_server(server: VllmServer, tmp_path: Path) -> None:
+    settings = {
+        "method": "manual",
+        "shots": 4,
+        "reading": "auto",
+        "test_limit": 16,
+        "answer_words": 126,
+    }
+    served = {"served_name": MODEL, "tokenizer": MODEL}
+    here, there = (
+        pfes.search(model, TASK, **settings | more)
+        for model, more in ((MODEL, {}), (f"vllm:{server.url}", served))
+    )
+    assert len(there.fitted.words) == 126  # and two labels: what one request answers for
+    same = set(here.fitted.words) & set(there.fitted.words)
+    assert len(same) > 115  # a word that no answer lists among its first ones is not known
+    assert there.reading["loss"] == pytest.approx(here.reading["loss"], abs=0.01)
+    assert there.test == pytest.approx(here.test, abs=0.07)  # one of 16
 
 
 def check(*arguments: str) -> str:

@@ -74,19 +74,22 @@ with torch.inference_mode():
     text = embed(tokenizer({example!r}, return_tensors="pt")["input_ids"][0])
     rows, buffer = torch.cat({order}), io.BytesIO()
     torch.save(rows, buffer)
-question = {{
-    "model": {served!r},
-    "prompt_embeds": [base64.b64encode(buffer.getvalue()).decode()],
-    "max_tokens": 1,
-    "temperature": 0,
-    "logprobs": len(tokens),
-    "logprob_token_ids": tokens,
-    "return_tokens_as_token_ids": True,
-}}
 head = {{"Content-Type": "application/json"}}  # and Authorization, where the server wants a key
-url = "http://127.0.0.1:8000/v1/completions"
-request = urllib.request.Request(url, json.dumps(question).encode(), head)
-answer = json.load(urllib.request.urlopen(request))["choices"][0]["logprobs"]["top_logprobs"][0]
+url, answer = "http://127.0.0.1:8000/v1/completions", {{}}
+for start in range(0, len(tokens), 128):  # vLLM answers for so many words at a time
+    part = tokens[start : start + 128]
+    question = {{
+        "model": {served!r},
+        "prompt_embeds": [base64.b64encode(buffer.getvalue()).decode()],
+        "max_tokens": 1,
+        "temperature": 0,
+        "logprobs": len(part),
+        "logprob_token_ids": part,
+        "return_tokens_as_token_ids": True,
+    }}
+    request = urllib.request.Request(url, json.dumps(question).encode(), head)
+    found = json.load(urllib.request.urlopen(request))["choices"][0]["logprobs"]
+    answer |= found["top_logprobs"][0]
 {answer}
 """
 
@@ -102,9 +105,9 @@ NOTES = {
         "changes nothing."
     ),
     "vllm": (
-        "A server started with `--enable-prompt-embeds` takes the prompt and the text together as "
-        "embeddings. With pfes, `pfes predict THIS_FOLDER --model vllm:URL --tokenizer BASE` does "
-        "all of this, for files of any length."
+        "A server started with `--enable-prompt-embeds --max-logprobs 128` takes the prompt and "
+        "the text together as embeddings. With pfes, `pfes predict THIS_FOLDER --model vllm:URL "
+        "--tokenizer BASE` does all of this, for files of any length."
     ),
 }
 MASKED = (

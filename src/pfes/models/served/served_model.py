@@ -30,8 +30,9 @@ TRIES = 3  # of a question whose answer does not have what was asked for
 SENTENCE = "The weather is fine today, and the sky is"
 START = (
     "python -m vllm.entrypoints.openai.api_server --model … --enable-prompt-embeds "
-    "--max-logprobs 520"
+    "--max-logprobs 128"
 )
+WORDS = 128  # named words in one request, at most: vLLM's own limit, whatever its options are
 
 
 log = logging.getLogger(__name__)
@@ -77,6 +78,7 @@ class ServedModel(LanguageModel):
         self.width = int(self._embedding.shape[1])
         self.max_length = int(self.tokenizer.model_max_length)
         self.in_flight = 1
+        self._words_at_once = WORDS
         self._pool = DaemonPool(max(IN_FLIGHT) * len(self.client.servers))
 
     @property
@@ -102,13 +104,7 @@ class ServedModel(LanguageModel):
 
     def likely_answers(self, prompt: Floats, batch: Batch, count: int) -> tuple[list[int], Floats]:
         """Return the most probable answers; a server answers for a limited number of words."""
-        limit = self._word_limit(count + len(batch.words))
-        if limit < count + len(batch.words):
-            log.warning(
-                "%s answers for %d words at a time: start it with --max-logprobs %d for a reading "
-                "of more words",
-                self.client.url, limit, count + len(batch.words),
-            )  # fmt: skip
+        limit = self._word_limit(min(count + len(batch.words), self._words_at_once))
         shares: dict[int, float] = {}
         for example in range(len(batch)):
             rows = [_encode(self._row(prompt, batch, example))]
@@ -120,8 +116,17 @@ class ServedModel(LanguageModel):
         tokens = others[: max(0, min(count, limit - len(batch.words)))]
         return tokens, self.logprobs(prompt[None], batch.with_words(tokens))[0]
 
+    def _lower_limit(self, limit: int) -> None:
+        """Ask for at most so many words at a time from here on, and say what could be changed."""
+        if limit < self._words_at_once:
+            log.warning(
+                "%s answers for %d words at a time: start it with --max-logprobs %d for more",
+                self.client.url, limit, WORDS,
+            )  # fmt: skip
+        self._words_at_once = max(1, limit)
+
     def _word_limit(self, wanted: int) -> int:
-        """Return for how many words the server answers at a time, at most `wanted`."""
+        """Return how many words the server lists in an answer, at most `wanted`."""
         body = {"prompt": [self.tokenizer(SENTENCE)["input_ids"]], **self._question(wanted)}
         try:
             self.client.post("/completions", body)
@@ -129,6 +134,7 @@ class ServedModel(LanguageModel):
             limit = _word_limit_of(error)
             if limit is None:
                 raise
+            self._lower_limit(limit)
             return limit
         return wanted
 
@@ -171,14 +177,34 @@ class ServedModel(LanguageModel):
         words: Sequence[int],
         client: Client | None = None,
     ) -> list[list[float]]:
-        """Ask for the log-probabilities of words behind each of `count` sequences."""
+        """Ask for the log-probabilities of words behind each of `count` sequences.
+
+        More words than a server answers for at a time are asked for in several requests.
+        """
         client = client or self.client
+        rows: list[list[float]] = [[] for _ in range(count)]
+        asked = 0
+        while asked < len(words):
+            part = words[asked : asked + self._words_at_once]
+            try:
+                answers = self._ask_at_once(what, count, part, client)
+            except RefusedError as error:
+                limit = _word_limit_of(error)
+                if limit is None or limit >= len(part):
+                    raise
+                self._lower_limit(limit)
+                continue
+            rows = [row + more for row, more in zip(rows, answers, strict=True)]
+            asked += len(part)
+        return rows
+
+    def _ask_at_once(
+        self, what: dict[str, Any], count: int, words: Sequence[int], client: Client
+    ) -> list[list[float]]:
         body = what | self._question(len(words)) | {"logprob_token_ids": list(words)}
         for last in (False,) * (TRIES - 1) + (True,):
             try:
                 return _read(client.post("/completions", body), count, words)
-            except RefusedError as error:
-                raise _too_many_words(client.url, len(words), error) from None
             except AnswerError as error:
                 if last:
                     raise PfesError(f"{client.url}: {error}") from None
@@ -327,13 +353,3 @@ def _word_limit_of(error: RefusedError) -> int | None:
     """Return for how many words a server answers, where that is why it refused."""
     allowed = re.search(r"max allowed: (\d+)", str(error))
     return None if allowed is None else int(allowed[1])
-
-
-def _too_many_words(url: str, words: int, error: RefusedError) -> PfesError:
-    limit = _word_limit_of(error)
-    if limit is None:
-        return error
-    return PfesError(
-        f"{url} answers for {limit} words at a time, and {words} are needed here: "
-        f"start the server with --max-logprobs {words}"
-    )
