@@ -73,9 +73,9 @@ def _mean(parts: Sequence[tuple[float, Reading]]) -> Reading:
     worded = [(weight, reading) for weight, reading in parts if reading.words]
     if not worded:
         return Reading(rung, slope, offsets)
-    first = worded[0][1]  # all of them have the same words and centers
+    first = worded[0][1]  # all of them have the same words
     summed = np.sum([weight * _given(reading.weights) for weight, reading in worded], axis=0)
-    return Reading(rung, slope, offsets, first.words, first.centers, summed)
+    return Reading(rung, slope, offsets, first.words, first.centers, summed, first.spreads)
 
 
 def _given(array: Doubles | None) -> Doubles:

@@ -58,7 +58,8 @@ def fit_reading(
     if rung != "words":
         return Reading(rung, float(slope), offsets)
     weights = features.weights(coefficients)
-    return Reading(rung, float(slope), offsets, words, features.centers, weights)
+    fitted = (words, features.centers, weights, features.spreads)
+    return Reading(rung, float(slope), offsets, *fitted)
 
 
 class _Features:
@@ -66,7 +67,7 @@ class _Features:
 
     def __init__(self, answers: Doubles) -> None:
         self.centers = answers.mean(axis=0)
-        spread = answers.std(axis=0)
+        spread = self.spreads = answers.std(axis=0)
         scale = np.sqrt(answers.shape[1]) * np.where(spread > 1e-6, spread, np.inf)
         self._scale = scale
         left, sizes, self._right = np.linalg.svd(

@@ -31,6 +31,7 @@ class Reading:
     words: tuple[int, ...] = ()  # tokens of the further answer words
     centers: Doubles | None = None  # (labels + words,) what F is measured from
     weights: Doubles | None = None  # (labels + words, labels)
+    spreads: Doubles | None = None  # (labels + words,) deviation over the examples; not stored
     trials: dict[str, float] = field(default_factory=dict)  # cross-validated loss of each rung
     shares: dict[str, float] = field(default_factory=dict)  # weight of each rung in this reading
     loss: float | None = None  # the cross-validated loss of this one
@@ -98,7 +99,8 @@ class Reading:
         """Return what a person wants to know: rung, slope, offsets, the most telling words."""
         telling = {}
         if self.weights is not None:
-            further = self.weights[len(labels) :]
+            assert self.spreads is not None
+            further = (self.weights * self.spreads[:, None])[len(labels) :]
             gaps = further - further.mean(axis=1, keepdims=True)
             for i, label in enumerate(labels):
                 best = np.argsort(-gaps[:, i], kind="stable")[:TELLING]
