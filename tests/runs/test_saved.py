@@ -1,5 +1,6 @@
 """Reading a run: every part of it, without changing anything and without torch."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -7,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import pfes
 from pfes.errors import PfesError
 from pfes.runs.folder import RunFolder
 from pfes.runs.saved import SavedRun
+from pfes.searches.reading import PLAIN
 from tests.small_runs import begin, finish
 
 
@@ -92,3 +95,15 @@ def test_reading_needs_no_torch(task_file: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", code, str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_run_from_before_there_were_readings_is_read_plainly(
+    task_file: Path, tmp_path: Path
+) -> None:
+    finish(task_file, tmp_path / "run")
+    file = tmp_path / "run/config.json"
+    stored = json.loads(file.read_text())
+    assert stored.pop("reading") == "plain"
+    file.write_text(json.dumps(stored))
+    assert SavedRun(tmp_path / "run").config.reading == "plain"
+    assert pfes.load_prompt(tmp_path / "run").reading is PLAIN

@@ -131,3 +131,14 @@ def test_beta_of_a_studys_defaults_is_for_methods_that_have_it() -> None:
     assert [p.key for p in plans[0]][1:] == [p.key for p in plans[1]][1:]
     with pytest.raises(PfesError, match="^beta: saes has no regulariser"):
         plan_runs(StudySpec.model_validate(content | {"rows": [{"method": "saes", "beta": 1}]}), {})
+
+
+def test_the_keys_of_stored_runs_stay() -> None:
+    """Every folder of `results/small` still has the name that the study gives to its run."""
+    root = Path(__file__).parents[2]
+    spec = read_study_spec(root / "studies/small.yaml")
+    overrides = {"models": ["smollm2-135m", "minilm-mlm"], "tasks": ["sst2", "rotten-tomatoes"]}
+    runs = plan_runs(spec.model_copy(update=overrides), {})
+    stored = {path.name for path in (root / "results/small/runs").iterdir()}
+    smollm = {name for name in stored if "-smollm2-135m-" in name}
+    assert smollm == {run.folder for run in runs if run.config.model == "smollm2-135m"}

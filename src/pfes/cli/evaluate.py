@@ -49,6 +49,7 @@ def evaluate(
         "metric": task.spec.metric,
         "value": score.metric,
         "interval": [low, high],
+        "auc": score.auc,
         "probability": score.probability,
         "rank": score.rank,
         "test_examples": len(task.test),
@@ -56,7 +57,8 @@ def evaluate(
     if as_json:
         print(json.dumps(scores))
         return
-    print(f"{task.spec.metric} {score.metric:.4f} (95 % interval {low:.4f} – {high:.4f})")
+    auc = "" if score.auc is None else f", AUC {score.auc:.4f}"
+    print(f"{task.spec.metric} {score.metric:.4f} (95 % interval {low:.4f} – {high:.4f}){auc}")
     rank = "not shown by the server" if score.rank is None else f"{score.rank:.2f}"
     print(f"P {score.probability:.4f}  R {rank}  on {len(task.test)} test examples")
 
