@@ -1,6 +1,7 @@
 """`pfes tasks`, `pfes models` and `pfes methods`: list what is available."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -42,6 +43,54 @@ def show_task(name: Annotated[str, typer.Argument(help="task name or YAML file")
     spec, _ = read_spec(name)
     content = spec.model_dump(exclude_defaults=True)
     print(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), end="")
+
+
+@tasks.command("new")
+def new_task(
+    file: Annotated[Path, typer.Argument(help="labelled CSV, TSV, JSONL or Parquet file")],
+    label: Annotated[
+        str | None, typer.Option(help="column of the labels [the one that looks like it]")
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(help="column of the texts; twice for a pair [those with the most words]"),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="choose words that are one token of this model")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="task file to write [beside the data, named after it]")
+    ] = None,
+) -> None:
+    """Write a task file for labelled data: columns, template and words, to be edited."""
+    from pfes.errors import SettingError
+    from pfes.system.files import replace_file
+    from pfes.tasks.columns import find_columns
+    from pfes.tasks.draft import draft_task
+    from pfes.tasks.label_words import label_words
+
+    target = out or file.with_suffix(".yaml")
+    if target.suffix not in (".yaml", ".yml"):
+        raise SettingError("out", f"{target} must end in .yaml")
+    if target.exists():
+        raise SettingError("out", f"{target} exists: name another file, or remove it")
+    columns = find_columns(file, label, text or ())
+    words = dict.fromkeys(columns.labels, "")
+    if model is not None:
+        from pfes.models.source import find_model
+
+        words |= label_words(list(columns.labels), find_model(model).tokenizer)
+    draft = draft_task(file, columns, target.parent, {k: w or k for k, w in words.items()})
+    guessed = " (guessed: --label names another)" if columns.guessed else ""
+    print(f"label: column {columns.label!r}{guessed}, {len(columns.labels)} labels")
+    print(f"text: {' and '.join(f'column {name!r}' for name in columns.texts)}")
+    if columns.empty:
+        print(f"{columns.empty} of {columns.rows} rows have no text or no label")
+    missing = [name for name, word in words.items() if not word]
+    if model is not None and missing:
+        print(f"no word of one token for {', '.join(map(repr, missing))}: write one into the file")
+    replace_file(target, draft.yaml().encode())
+    print(f"wrote {target}: check it with pfes tasks check {target}")
 
 
 @tasks.command("check")

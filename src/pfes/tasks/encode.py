@@ -118,7 +118,7 @@ def verbalizer_tokens(spec: TaskSpec, tokenizer: Any) -> tuple[int, ...]:
     """Return the token of each label's word, with a leading space if that is a single token."""
     labels_by_token: dict[int, str] = {}
     for label, word in spec.verbalizers.items():
-        token = _single_token(word.strip(), tokenizer)
+        token = single_token(word.strip(), tokenizer)
         if token is None:
             pieces = tokenizer.tokenize(" " + word.strip())
             raise PfesError(
@@ -134,7 +134,8 @@ def verbalizer_tokens(spec: TaskSpec, tokenizer: Any) -> tuple[int, ...]:
     return tuple(labels_by_token)
 
 
-def _single_token(word: str, tokenizer: Any) -> int | None:
+def single_token(word: str, tokenizer: Any) -> int | None:
+    """Return the one token of a word, with a leading space if that is one; else None."""
     for text in (" " + word, word):
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:

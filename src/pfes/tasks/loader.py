@@ -106,7 +106,9 @@ class _Split:
         """Return the examples at the given indices, one tuple for each array of indices."""
         wanted = set(np.concatenate(parts).tolist())
         examples = {
-            i: Example({column: as_text(row[column]) for column in self._spec.fields}, label)
+            i: Example(
+                {name: as_text(row[self._spec.column(name)]) for name in self._spec.fields}, label
+            )
             for i, (row, label) in enumerate(self._checked())
             if i in wanted
         }
@@ -119,13 +121,14 @@ class _Split:
 
     def _checked(self) -> Iterator[tuple[Row, int]]:
         """Check and yield the rows that match `where`, each with the index of its label."""
-        fields, column, where = self._spec.fields, self._spec.label, self._where
+        columns = [self._spec.column(name) for name in self._spec.fields]
+        column, where = self._spec.label, self._where
         for number, row in enumerate(self._rows(), start=1):
             if where and any(label_key(row.get(name, "")) != v for name, v in where.items()):
                 continue
             value = row.get(column)
             label = None if value is None else self._index.get(label_key(value))
-            texts = [row.get(name) for name in fields]
+            texts = [row.get(column) for column in columns]
             if label is None or None in texts or not any(str(text).strip() for text in texts):
                 raise PfesError(f"{self._source}, row {number}: {self._problem(row)}")
             yield row, label
@@ -133,7 +136,8 @@ class _Split:
     def _problem(self, row: Row) -> str:
         """Return what is wrong with a row."""
         spec = self._spec
-        for column in (*spec.fields, spec.label):
+        texts = [spec.column(name) for name in spec.fields]
+        for column in (*texts, spec.label):
             if row.get(column) is None:
                 columns = ", ".join(str(key) for key in row if key is not None)
                 return f"no value for {column!r}; its columns are {columns}"
@@ -141,4 +145,4 @@ class _Split:
         if label not in self._index:
             labels = ", ".join(spec.labels)
             return f"label {label!r} has no verbalizer; those with one are {labels}"
-        return f"empty text in {', '.join(spec.fields)}"
+        return f"empty text in {', '.join(texts)}"

@@ -42,6 +42,9 @@ class DatasetSpec(BaseModel):
     embedded: str | None = Field(None, description="data that comes with pfes")
     train: str = Field("train", description="name of the training split (Hub, --data-dir)")
     test: str | None = Field(None, description="name of the test split (Hub, --data-dir)")
+    columns: dict[str, str] = Field(
+        {}, description="the column of a placeholder, where it has another name"
+    )
     where: dict[str, str] = Field({}, description="keep only rows with these values")
     holdout: float = Field(0.2, gt=0, lt=1, description="part held out if there is no test set")
 
@@ -99,6 +102,10 @@ class TaskSpec(BaseModel):
         """The columns that the templates use."""
         names = (name for template in self.templates.values() for name in placeholders(template))
         return tuple(dict.fromkeys(name for name in names if name != MASK))
+
+    def column(self, field: str) -> str:
+        """Return the column that holds a field of the templates."""
+        return field if self.dataset is None else self.dataset.columns.get(field, field)
 
     def template(self, family: Family) -> str:
         """Return the template for a family of models."""

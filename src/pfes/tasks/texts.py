@@ -23,13 +23,15 @@ def read_texts(spec: TaskSpec, path: Path, setting: str) -> Iterator[tuple[Row, 
 
 def unknown_example(spec: TaskSpec, row: Row, location: str) -> Example:
     """Return the texts of a row; `location` is for the error message."""
-    missing = [name for name in spec.fields if name not in row]
+    columns = {name: spec.column(name) for name in spec.fields}
+    columns = {n: column if column in row else n for n, column in columns.items()}
+    missing = [spec.column(name) for name, column in columns.items() if column not in row]
     if missing:
         raise PfesError(
             f"{location}: no column {missing[0]!r}; its columns are {', '.join(map(str, row))}"
         )
-    complete = all(row[name] is not None for name in spec.fields)  # half a pair is no text
-    fields = {name: as_text(row[name]) if complete else "" for name in spec.fields}
+    complete = all(row[column] is not None for column in columns.values())  # half a pair is none
+    fields = {name: as_text(row[c]) if complete else "" for name, c in columns.items()}
     return Example(fields, UNKNOWN)
 
 
