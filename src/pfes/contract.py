@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -18,6 +18,10 @@ Family = Literal["masked", "causal"]
 Placement = Literal["prefix", "suffix"]  # of the prompt: in front of the text, or behind it
 
 
+class Texts:
+    """Stands for the texts of a batch: what a model keeps for them, it keeps while this lives."""
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Encoded examples: all that `LanguageModel.logprobs` needs beside the prompts.
@@ -30,6 +34,7 @@ class Batch:
     words: tuple[int, ...]  # the token of each label's verbalizer word
     labels: Ints  # (examples,)
     placement: Placement = "prefix"
+    texts: Texts = field(default_factory=Texts)  # the same for batches that differ by words alone
 
     def take(self, examples: Sequence[int] | Ints) -> "Batch":
         """Return some of the examples, in the order given."""
@@ -39,6 +44,7 @@ class Batch:
             token_ids=tuple(self.token_ids[i] for i in index),
             answers=tuple(self.answers[i] for i in index),
             labels=self.labels[index],
+            texts=Texts(),
         )
 
     def with_words(self, words: Sequence[int]) -> "Batch":
@@ -94,7 +100,9 @@ class LanguageModel(ABC):
         shares = np.zeros(self.vocabulary)
         kept: list[Floats] | None = [] if len(batch) * self.vocabulary <= KEPT else None
         for start in range(0, len(batch), LIKELY_BLOCK):
-            part = batch.take(range(start, min(start + LIKELY_BLOCK, len(batch))))
+            whole = len(batch) <= LIKELY_BLOCK  # then the model has kept work for its texts
+            end = min(start + LIKELY_BLOCK, len(batch))
+            part = batch if whole else batch.take(range(start, end))
             logprobs = self.logprobs(prompt[None], replace(part, words=everything))[0]
             shares += np.exp(logprobs.astype(np.float64)).sum(axis=0)
             if kept is not None:

@@ -223,6 +223,27 @@ def test_packing_leaves_the_module_as_it_was() -> None:
     assert model.module.config._attn_implementation == before
 
 
+@pytest.mark.parametrize(
+    ("placement", "work"),
+    [("prefix", "packed._make_layout"), ("suffix", "suffix.SuffixEvaluator._remember")],
+)
+def test_further_words_need_no_other_work(
+    monkeypatch: pytest.MonkeyPatch, placement: Placement, work: str
+) -> None:
+    """A reading asks again and again for more words behind the same texts."""
+    model = make("llama")
+    batch = batch_of(model, placement)
+    prompts, own = prompts_for(model, 2, 3), len(batch.words)
+    before = model.logprobs(prompts, batch)
+    monkeypatch.setattr(f"pfes.models.local.{work}", None)
+    more = model.logprobs(prompts, batch.with_words([5, 7]))
+    np.testing.assert_array_equal(more[..., :own], before)
+    _, answers = model.likely_answers(prompts[0], batch, 4)
+    np.testing.assert_allclose(answers[:, :own], before[0], atol=1e-5)
+    with pytest.raises(TypeError):  # other texts are other work
+        model.logprobs(prompts, batch.take([1, 0]))
+
+
 @pytest.mark.parametrize("name", ["roberta", "llama", "bloom"])
 def test_ranks_count_larger_logits(name: str) -> None:
     model = make(name)

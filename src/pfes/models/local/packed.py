@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from pfes.contract import Batch
+from pfes.contract import Batch, Texts
 from pfes.models.local.attention import AttentionInputs, attending
 from pfes.models.local.last_layer import ReadPositions, read_at
 from pfes.models.local.padded import Pass
@@ -108,13 +108,13 @@ class Layout:
 class PackedEvaluator:
     """Evaluates prompts in front of the text, several in one pass where they fit.
 
-    What depends on the examples only is prepared once and kept as long as their batch lives.
+    What depends on the examples only is prepared once and kept as long as its texts live.
     """
 
     def __init__(self, module: Any, parts: list[torch.nn.Module]) -> None:
         self._module = module
         self._parts = parts
-        self._layouts: WeakKeyDictionary[Batch, dict[tuple[int, int], list[Layout]]] = (
+        self._layouts: WeakKeyDictionary[Texts, dict[tuple[int, int], list[Layout]]] = (
             WeakKeyDictionary()
         )
 
@@ -131,7 +131,7 @@ class PackedEvaluator:
 
     def layouts(self, batch: Batch, length: int, max_tokens: int) -> list[Layout]:
         """Return the packed rows of a batch after a prompt of some length."""
-        kept = self._layouts.setdefault(batch, {})
+        kept = self._layouts.setdefault(batch.texts, {})
         if (length, max_tokens) not in kept:
             embedding = self._module.get_input_embeddings()
             common = common_tokens(batch)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from pfes.contract import Batch
+from pfes.contract import Batch, Texts
 from pfes.models.local.attention import AttentionInputs, attending
 from pfes.models.local.last_layer import ReadPositions, read_at
 from pfes.models.local.packed import Layout, PackedEvaluator
@@ -82,14 +82,14 @@ class SuffixEvaluator:
         self._module = module
         self._parts = parts
         self._packed = PackedEvaluator(module, parts)
-        self._texts: WeakKeyDictionary[Batch, dict[tuple[int, int], list[_Texts]]] = (
+        self._texts: WeakKeyDictionary[Texts, dict[tuple[int, int], list[_Texts]]] = (
             WeakKeyDictionary()
         )
 
     def passes(self, soft: torch.Tensor, batch: Batch, max_tokens: int) -> Iterator[Pass]:
         """Evaluate prompts `soft` (candidates, length, width); length is at least 1."""
         length = soft.shape[1]
-        kept = self._texts.setdefault(batch, {})
+        kept = self._texts.setdefault(batch.texts, {})
         if (length, max_tokens) in kept:
             remembered: Iterator[_Texts] | list[_Texts] = kept[length, max_tokens]
         else:
