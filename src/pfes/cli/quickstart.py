@@ -28,6 +28,8 @@ SETTINGS = {
     "beta": 0.1,
     "eval_every": 20,
     "test_limit": 1000,
+    "reading": "plain",  # the figures in docs/defaults.md are read so
+    "free": "none",
 }
 
 
