@@ -8,7 +8,7 @@ import numpy as np
 
 from pfes.contract import Ints
 from pfes.runs.context import RunContext
-from pfes.runs.test_score import score_on_test
+from pfes.runs.score_on_test import score_on_test
 from pfes.searches.encoded import EncodedTask
 from pfes.searches.read_answers import make_reader
 from pfes.searches.scoring import Score, metric_of_counts

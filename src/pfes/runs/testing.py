@@ -18,7 +18,7 @@ from pfes.runs.figure import draw_convergence
 from pfes.runs.free import FreeAnswer, best_free, free_answers
 from pfes.runs.result import FreeResult, Result
 from pfes.runs.saved import SavedRun, steps_with_beta
-from pfes.runs.test_score import score_on_test
+from pfes.runs.score_on_test import score_on_test
 from pfes.searches.calibration import calibration
 from pfes.searches.encoded import EncodedTask
 from pfes.searches.losses import Loss

@@ -6,7 +6,7 @@ tell, the mean hedges between a simple reading and one of many words.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,13 +44,14 @@ def choose_reading(
     count = logprobs.shape[1] - len(words)
     order = np.lexsort((*logprobs.T[:count], labels))
     answers, given = logprobs[order], labels[order]
-    held_out = np.stack([_held_out_scores(answers, given, words, t, center) for t in trials])
+    examples = _Examples(answers, given, words, center)
+    held_out = np.stack([examples.held_out_scores(trial) for trial in trials])
     losses = np.array([_loss(scores, given) for scores in held_out])
     weights = np.exp(-SHARPNESS * len(labels) * (losses - losses.min()))
     weights[weights < LEAST_WEIGHT * weights.sum()] = 0
     weights /= weights.sum()
     parts = [
-        (weight, _fit(answers, given, words, trial, center))
+        (weight, examples.fit(trial))
         for weight, trial in zip(weights.tolist(), trials, strict=True)
         if weight > 0
     ]
@@ -60,7 +61,7 @@ def choose_reading(
         trials=dict(zip(names, losses.tolist(), strict=True)),
         shares=dict(zip(names, weights.tolist(), strict=True)),
         loss=_loss(np.tensordot(weights, held_out, axes=1), given),
-        plain_loss=_loss(PLAIN.scores(answers[:, :count])[None], given),
+        plain_loss=_loss(PLAIN.scores(examples.own)[None], given),
     )
 
 
@@ -92,42 +93,44 @@ def _loss(scores: Doubles, labels: Ints) -> float:
     return float(-log_softmax(scores)[:, np.arange(len(labels)), labels].mean())
 
 
-def _fit(
-    answers: NDArray[np.floating[Any]],
-    labels: Ints,
-    words: tuple[int, ...],
-    trial: Trial,
-    center: Doubles | None,
-) -> Reading:
-    rung, strength = trial
-    if rung == "words":
-        return fit_reading(answers, labels, rung, words, strength, center)
-    return fit_reading(answers[:, : answers.shape[1] - len(words)], labels, rung, center=center)
+@dataclass(frozen=True)
+class _Examples:
+    """What every rung is fitted to."""
 
+    answers: NDArray[np.floating[Any]]  # (examples, labels + words)
+    labels: Ints
+    words: tuple[int, ...]
+    center: Doubles | None
 
-def _held_out_scores(
-    answers: NDArray[np.floating[Any]],
-    labels: Ints,
-    words: tuple[int, ...],
-    trial: Trial,
-    center: Doubles | None,
-) -> Doubles:
-    """Return scores under readings fitted without the example: `(repeats, examples, labels)`."""
-    count = answers.shape[1] - len(words)
-    seen = answers if trial[0] == "words" else answers[:, :count]
-    scores = np.zeros((REPEATS, len(labels), count))
-    for repeat in range(REPEATS):
-        folds = stratified_folds(labels, repeat)
-        for fold in range(FOLDS):
-            inside = folds != fold
-            if inside.all():
-                continue
-            if inside.any():
-                reading = _fit(answers[inside], labels[inside], words, trial, center)
-                scores[repeat, ~inside] = reading.scores(seen[~inside])
-            else:  # all examples are in one fold, so there is nothing to fit to
-                scores[repeat] = PLAIN.scores(answers[:, :count])
-    return scores
+    @property
+    def own(self) -> NDArray[np.floating[Any]]:
+        """The log-probabilities of the labels' own words."""
+        return self.answers[:, : self.answers.shape[1] - len(self.words)]
+
+    def fit(self, trial: Trial, part: Any = slice(None)) -> Reading:
+        """Fit a rung to all examples, or to a part of them."""
+        rung, strength = trial
+        labels = self.labels[part]
+        if rung == "words":
+            return fit_reading(self.answers[part], labels, rung, self.words, strength, self.center)
+        return fit_reading(self.own[part], labels, rung, center=self.center)
+
+    def held_out_scores(self, trial: Trial) -> Doubles:
+        """Return scores of readings fitted without the example: `(repeats, examples, labels)`."""
+        seen = self.answers if trial[0] == "words" else self.own
+        scores = np.zeros((REPEATS, *self.own.shape))
+        for repeat in range(REPEATS):
+            folds = stratified_folds(self.labels, repeat)
+            for fold in range(FOLDS):
+                inside = folds != fold
+                if inside.all():
+                    continue
+                if inside.any():
+                    reading = self.fit(trial, inside)
+                    scores[repeat, ~inside] = reading.scores(seen[~inside])
+                else:  # all examples are in one fold, so there is nothing to fit to
+                    scores[repeat] = PLAIN.scores(self.own)
+        return scores
 
 
 def stratified_folds(labels: Ints, repeat: int) -> Ints:

@@ -1,10 +1,7 @@
 """A model behind vLLM's completions: only its tokenizer and its input embedding are here."""
 
-import base64
-import io
 import logging
 import math
-import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +15,13 @@ from pfes.errors import PfesError, SettingError
 from pfes.models.served.client import Client, RefusedError, Server, TryAgainError
 from pfes.models.served.daemon_pool import DaemonPool
 from pfes.models.served.input_embedding import load_embedding
+from pfes.models.served.wire import (
+    AnswerError,
+    encode_embeddings,
+    listed_words,
+    read_answers,
+    word_limit,
+)
 from pfes.models.source import find_model
 from pfes.tasks.encode import verbalizer_tokens
 from pfes.tasks.spec import TaskSpec
@@ -95,7 +99,7 @@ class ServedModel(LanguageModel):
         parts = [pairs[start : start + ROWS] for start in range(0, len(pairs), ROWS)]
 
         def ask(part: list[tuple[int, int]]) -> list[list[float]]:
-            rows = [_encode(self._row(prompts[c], batch, e)) for c, e in part]
+            rows = [encode_embeddings(self._row(prompts[c], batch, e)) for c, e in part]
             return self._ask({"prompt_embeds": rows}, len(rows), batch.words)
 
         answers = [row for rows in self._in_order(ask, parts) for row in rows]
@@ -107,9 +111,9 @@ class ServedModel(LanguageModel):
         limit = self._word_limit(min(count + len(batch.words), self._words_at_once))
         shares: dict[int, float] = {}
         for example in range(len(batch)):
-            rows = [_encode(self._row(prompt, batch, example))]
+            rows = [encode_embeddings(self._row(prompt, batch, example))]
             body = {"prompt_embeds": rows, **self._question(limit)}
-            for token, value in _listed(self.client.post("/completions", body)).items():
+            for token, value in listed_words(self.client.post("/completions", body)).items():
                 shares[token] = shares.get(token, 0.0) + math.exp(value)
         likely = sorted(shares, key=lambda token: (-shares[token], token))
         others = [t for t in likely if t not in batch.words and t < self.vocabulary]
@@ -131,7 +135,7 @@ class ServedModel(LanguageModel):
         try:
             self.client.post("/completions", body)
         except RefusedError as error:
-            limit = _word_limit_of(error)
+            limit = word_limit(error)
             if limit is None:
                 raise
             self._lower_limit(limit)
@@ -189,7 +193,7 @@ class ServedModel(LanguageModel):
             try:
                 answers = self._ask_at_once(what, count, part, client)
             except RefusedError as error:
-                limit = _word_limit_of(error)
+                limit = word_limit(error)
                 if limit is None or limit >= len(part):
                     raise
                 self._lower_limit(limit)
@@ -204,7 +208,7 @@ class ServedModel(LanguageModel):
         body = what | self._question(len(words)) | {"logprob_token_ids": list(words)}
         for last in (False,) * (TRIES - 1) + (True,):
             try:
-                return _read(client.post("/completions", body), count, words)
+                return read_answers(client.post("/completions", body), count, words)
             except AnswerError as error:
                 if last:
                     raise PfesError(f"{client.url}: {error}") from None
@@ -244,7 +248,7 @@ class ServedModel(LanguageModel):
         if not all(math.isfinite(value) and value <= 0 for value in plain):
             raise PfesError(f"{client.url} answers {plain}, which are no log-probabilities")
         yield Check("log-probabilities", "of the words that are asked for")
-        rows = [_encode(self.embed(tokens))]
+        rows = [encode_embeddings(self.embed(tokens))]
         try:
             soft = self._ask({"prompt_embeds": rows}, 1, words, client)[0]
         except RefusedError as error:
@@ -302,54 +306,3 @@ def connect(config: RunConfig, spec: TaskSpec) -> ServedModel:
     for _ in model.checks():
         pass
     return model
-
-
-class AnswerError(PfesError):
-    """An answer that does not have what was asked for."""
-
-
-def _read(answer: Any, count: int, words: Sequence[int]) -> list[list[float]]:
-    try:
-        choices = sorted(answer["choices"], key=lambda choice: int(choice["index"]))
-        places = [choice["index"] for choice in choices]
-        answers = [choice["logprobs"]["top_logprobs"][0] for choice in choices]
-    except (KeyError, TypeError, IndexError, ValueError):
-        raise AnswerError("an answer without log-probabilities") from None
-    if places != list(range(count)):
-        raise AnswerError(f"{len(choices)} answers to {count} sequences")
-    missing = [word for row in answers for word in words if f"token_id:{word}" not in row]
-    if missing:
-        raise AnswerError(
-            f"no log-probability of token {missing[0]}: this needs a vLLM that knows "
-            "logprob_token_ids"
-        )
-    return [[_number(row[f"token_id:{word}"]) for word in words] for row in answers]
-
-
-def _listed(answer: Any) -> dict[int, float]:
-    """Return the tokens that an answer lists, with their log-probabilities."""
-    try:
-        listed = answer["choices"][0]["logprobs"]["top_logprobs"][0].items()
-        return {int(name.removeprefix("token_id:")): float(value) for name, value in listed}
-    except (KeyError, TypeError, IndexError, ValueError):
-        raise AnswerError("an answer without log-probabilities") from None
-
-
-def _number(value: Any) -> float:
-    """Return a log-probability; anything else becomes NaN, which counts as worst everywhere."""
-    return float(value) if isinstance(value, int | float) else math.nan
-
-
-def _encode(states: Floats) -> str:
-    """Return embeddings `(tokens, width)` as vLLM takes them."""
-    import torch
-
-    buffer = io.BytesIO()
-    torch.save(torch.from_numpy(np.ascontiguousarray(states)), buffer)
-    return base64.b64encode(buffer.getvalue()).decode()
-
-
-def _word_limit_of(error: RefusedError) -> int | None:
-    """Return for how many words a server answers, where that is why it refused."""
-    allowed = re.search(r"max allowed: (\d+)", str(error))
-    return None if allowed is None else int(allowed[1])

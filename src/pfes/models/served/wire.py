@@ -1,0 +1,66 @@
+"""What goes to a server and what comes back: embeddings, answers, refusals."""
+
+import base64
+import io
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pfes.contract import Floats
+from pfes.errors import PfesError
+from pfes.models.served.client import RefusedError
+
+
+class AnswerError(PfesError):
+    """An answer that does not have what was asked for."""
+
+
+def read_answers(answer: Any, count: int, words: Sequence[int]) -> list[list[float]]:
+    """Return the log-probabilities of words behind each of `count` sequences."""
+    try:
+        choices = sorted(answer["choices"], key=lambda choice: int(choice["index"]))
+        places = [choice["index"] for choice in choices]
+        answers = [choice["logprobs"]["top_logprobs"][0] for choice in choices]
+    except (KeyError, TypeError, IndexError, ValueError):
+        raise AnswerError("an answer without log-probabilities") from None
+    if places != list(range(count)):
+        raise AnswerError(f"{len(choices)} answers to {count} sequences")
+    missing = [word for row in answers for word in words if f"token_id:{word}" not in row]
+    if missing:
+        raise AnswerError(
+            f"no log-probability of token {missing[0]}: this needs a vLLM that knows "
+            "logprob_token_ids"
+        )
+    return [[_number(row[f"token_id:{word}"]) for word in words] for row in answers]
+
+
+def listed_words(answer: Any) -> dict[int, float]:
+    """Return the tokens that an answer lists, with their log-probabilities."""
+    try:
+        listed = answer["choices"][0]["logprobs"]["top_logprobs"][0].items()
+        return {int(name.removeprefix("token_id:")): float(value) for name, value in listed}
+    except (KeyError, TypeError, IndexError, ValueError):
+        raise AnswerError("an answer without log-probabilities") from None
+
+
+def _number(value: Any) -> float:
+    """Return a log-probability; anything else becomes NaN, which counts as worst everywhere."""
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+def encode_embeddings(states: Floats) -> str:
+    """Return embeddings `(tokens, width)` as vLLM takes them."""
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(torch.from_numpy(np.ascontiguousarray(states)), buffer)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def word_limit(error: RefusedError) -> int | None:
+    """Return for how many words a server answers, where that is why it refused."""
+    allowed = re.search(r"max allowed: (\d+)", str(error))
+    return None if allowed is None else int(allowed[1])
