@@ -112,6 +112,16 @@ def test_only_in_context_learning_shows_examples(
         pfes.search(model, task_file, method, **{name: 2})
 
 
+def test_more_examples_than_there_are_leave_no_folder_behind(
+    model: pfes.LanguageModel, task_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    settings = small_settings(method="icl", out=out)
+    with pytest.raises(SettingError, match="4 training examples, 5 are to be shown"):
+        pfes.search(model, task_file, **settings | {"demonstrations": 5})
+    pfes.search(model, task_file, **settings)  # the folder can be used
+
+
 def test_one_example_of_each_label_that_is_shown(
     model: pfes.LanguageModel, task_file: Path
 ) -> None:

@@ -18,22 +18,20 @@ def without_search(context: RunContext) -> Generator[Stage, None, SearchOutcome]
     """Return what a method without a search uses; of several draws of examples, the best."""
     config, model, task = context.config, context.model, context.task
     model.set_batch_tokens(config.batch_tokens)  # an earlier run may have set its own
+    reader = search_reader(config)
+    tasks = [task]
+    if context.method.demonstrations:
+        shown = (config.seed, config.demonstrations)
+        tasks = [with_demonstrations(task, model.family, *shown, i) for i in range(config.draws)]
     if context.folder is not None:
         context.folder.begin(config, task)
-    reader = search_reader(config)
-    examples = EncodedTask(model, task, 0, config.placement)
+    drawn = [EncodedTask(model, own, 0, config.placement) for own in tasks]
     losses: list[float] = []
-    if context.method.demonstrations:
-        drawn = []
-        for draw in range(config.draws):
-            shown = with_demonstrations(
-                task, model.family, config.seed, config.demonstrations, draw
-            )
-            drawn.append(EncodedTask(model, shown, 0, config.placement))
-            if config.draws > 1:
-                yield Stage("judging draws of examples", draw, config.draws)
-                losses.append(_judged(context, drawn[-1], reader))
-        examples = drawn[int(np.argmin(losses))] if losses else drawn[0]
+    if len(drawn) > 1:
+        for number, examples in enumerate(drawn):
+            yield Stage("judging draws of examples", number, len(drawn))
+            losses.append(_judged(context, examples, reader))
+    examples = drawn[int(np.argmin(losses))] if losses else drawn[0]
     spec, prompt = examples.task.spec, context.no_prompt
     reading = reader.fit(model, prompt, examples.train)
     scored = score(model, spec, prompt, examples.validation, reading=reading)
