@@ -7,6 +7,7 @@ from markupsafe import Markup
 from pfes.reporting.pages.parts import Cell, Line, Row, chart, grid, paragraph, table
 from pfes.runs.result import Result
 
+SHOWN = 7  # telling words of each label: more would break the labels' names
 KINDS = {"plain": "the labels' words alone", "read": "as this run reads"}
 RELIABILITY = (
     "Reliability: of the answers given with some probability, how many are right. On the diagonal "
@@ -33,10 +34,11 @@ def reading_parts(result: Result) -> Iterator[Markup]:
             yield table("The ladder", ("rung", "cross-validated loss", "weight"), rows)
     if reading.get("telling"):
         yield paragraph(TELLING)
-        most = max(len(words) for words in reading["telling"].values())
+        telling = {label: words[:SHOWN] for label, words in reading["telling"].items()}
+        most = max(len(words) for words in telling.values())
         rows = [
             (label, *(Cell(repr(word), style="token") for word in words))
-            for label, words in reading["telling"].items()
+            for label, words in telling.items()
         ]
         yield table("Telling words", ("label", *(f"{i + 1}." for i in range(most))), rows)
     if result.calibration:
