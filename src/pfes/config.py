@@ -119,7 +119,8 @@ class RunConfig(BaseModel):
     )
     placement: Placement = Field(
         "prefix",
-        description="of the prompt: prefix, or suffix (causal models): behind the text",
+        description="of the prompt: prefix, or (causal models) suffix: behind the text, or middle: "
+        "between the text and the template's end, in place of its first token",
         json_schema_extra={"source": PAPER},
     )
     reading: ReadingName = Field(

@@ -15,7 +15,8 @@ LIKELY_BLOCK = 32  # examples whose whole vocabulary is asked for at once
 KEPT = 2**26  # answers that are kept, to spare a second pass: a quarter of a gigabyte
 
 Family = Literal["masked", "causal"]
-Placement = Literal["prefix", "suffix"]  # of the prompt: in front of the text, or behind it
+# Of the prompt: in front of the text, behind everything, or between the text and the template's end
+Placement = Literal["prefix", "suffix", "middle"]
 
 
 class Texts:
@@ -35,6 +36,7 @@ class Batch:
     labels: Ints  # (examples,)
     placement: Placement = "prefix"
     texts: Texts = field(default_factory=Texts)  # the same for batches that differ by words alone
+    end: tuple[int, ...] = ()  # for `middle`: what follows every row, and the prompt behind it
 
     def take(self, examples: Sequence[int] | Ints) -> "Batch":
         """Return some of the examples, in the order given."""
@@ -50,6 +52,10 @@ class Batch:
     def with_words(self, words: Sequence[int]) -> "Batch":
         """Return the batch with further words to be answered, after the verbalizer words."""
         return replace(self, words=(*self.words, *words)) if words else self
+
+    def ending(self, prompt_length: int) -> tuple[int, ...]:
+        """Return the tokens behind a prompt; it takes the place of the first one of `end`."""
+        return self.end[1:] if prompt_length else self.end
 
     def __len__(self) -> int:
         return len(self.token_ids)

@@ -117,7 +117,13 @@ def test_left_padding_moves_the_prompt_away_as_the_card_says(
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("bert", {}), ("roberta", {}), ("llama", {}), ("llama", {"placement": "suffix"})],
+    [
+        ("bert", {}),
+        ("roberta", {}),
+        ("llama", {}),
+        ("llama", {"placement": "suffix"}),
+        ("llama", {"placement": "middle"}),
+    ],
 )
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_an_attached_prompt_gives_the_answers_of_predict(
@@ -184,7 +190,7 @@ def test_the_code_on_the_card_runs(
     assert SavedPrompt.load(run).spec.verbalizers["good"] in text
 
 
-@pytest.mark.parametrize("placement", ["prefix", "suffix"])
+@pytest.mark.parametrize("placement", ["prefix", "suffix", "middle"])
 def test_a_server_gives_the_answers_of_predict(
     make_run: Callable[..., Path], folders: Callable[[str], Path], tmp_path: Path, placement: str
 ) -> None:

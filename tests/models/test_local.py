@@ -73,7 +73,10 @@ def reference(model: LocalModel, prompt: np.ndarray, batch: Batch) -> np.ndarray
         else:
             ids = model.tokenizer(f"Review: {text}\nSentiment:")["input_ids"]
             front, back = ([], ids) if batch.placement == "prefix" else (ids, [])
-            answer = len(prompt) + len(ids) - 1
+            if batch.placement == "middle":  # in place of the line break behind the text
+                cut = len(ids) - len(model.tokenizer("\nSentiment:", add_special_tokens=False)[0])
+                front, back = ids[:cut], ids[cut + (len(prompt) > 0) :]
+            answer = len(front) + len(prompt) + len(back) - 1
         embedding = model.module.get_input_embeddings()
         parts = [embedding(torch.tensor(front, dtype=torch.long)), torch.from_numpy(prompt)]
         parts.append(embedding(torch.tensor(back, dtype=torch.long)))
@@ -100,11 +103,14 @@ def test_logprobs_equal_a_plain_forward_pass(name: str, max_tokens: int, length:
 
 @pytest.mark.parametrize("length", [0, 1, 7])
 @pytest.mark.parametrize("max_tokens", [1, 20, 4096])
+@pytest.mark.parametrize("placement", ["suffix", "middle"])
 @pytest.mark.parametrize("name", tiny.CAUSAL)
-def test_a_prompt_behind_the_text(name: str, max_tokens: int, length: int) -> None:
+def test_a_prompt_behind_the_text(
+    name: str, placement: Placement, max_tokens: int, length: int
+) -> None:
     model = make(name)
     model.batch_tokens = max_tokens
-    batch = batch_of(model, "suffix")
+    batch = batch_of(model, placement)
     for _ in range(2):  # the second time from the keys and values that were kept
         prompts = prompts_for(model, 3, length)
         found = model.logprobs(prompts, batch)
@@ -132,9 +138,27 @@ def test_texts_are_kept_where_memory_allows(
     assert passes == ([2, 1] if kept else [2, 2])  # one for the texts, one for the prompt
 
 
-def test_a_masked_model_takes_no_prompt_behind_the_text() -> None:
-    with pytest.raises(PfesError, match="placement: suffix is for causal models"):
-        batch_of(make("roberta"), "suffix")
+@pytest.mark.parametrize("placement", ["suffix", "middle"])
+def test_a_masked_model_takes_no_prompt_behind_the_text(placement: Placement) -> None:
+    with pytest.raises(PfesError, match=f"placement: {placement} is for causal models"):
+        batch_of(make("roberta"), placement)
+
+
+def test_the_token_in_whose_place_a_prompt_stands_is_the_same_as_the_template() -> None:
+    model = make("llama")
+    batch = batch_of(model, "middle")
+    start = model.embed(batch.end[:1])[None]
+    template = model.logprobs(start[:, :0], batch_of(model))
+    np.testing.assert_allclose(model.logprobs(start, batch), template, atol=1e-5)
+    np.testing.assert_allclose(model.logprobs(start[:, :0], batch), template, atol=1e-5)
+
+
+@pytest.mark.parametrize("template", ["Sentiment: {text}", "{text}:"])
+def test_the_middle_needs_a_template_with_an_end(template: str) -> None:
+    model = make("llama")
+    spec = SPEC.model_copy(update={"templates": {"causal": template}})
+    with pytest.raises(PfesError, match="too little behind its text"):
+        encode(spec, EXAMPLES, model.tokenizer, "causal", 100, "middle")
 
 
 @pytest.mark.parametrize("name", tiny.ARCHITECTURES)

@@ -59,7 +59,7 @@ def prepare(
     return rng.standard_normal((5, 3, model.width)).astype(np.float32), batch
 
 
-@pytest.mark.parametrize("placement", ["prefix", "suffix"])
+@pytest.mark.parametrize("placement", ["prefix", "suffix", "middle"])
 @pytest.mark.parametrize("in_flight", [1, 3])
 def test_answers_equal_those_of_the_local_model(
     fake: FakeServer, source: str, task_file: Path, placement: str, in_flight: int

@@ -17,11 +17,15 @@ class PromptedModel(torch.nn.Module):
     last one. Padding may be on either side and changes nothing.
     """
 
-    def __init__(self, model: Any, prompt: Floats, placement: Placement = "prefix") -> None:
+    def __init__(
+        self, model: Any, prompt: Floats, placement: Placement = "prefix", end: int = 0
+    ) -> None:
+        """`end` is how many tokens the template's end has, where the prompt stands before it."""
         super().__init__()
         self.model: Any = model
         self.family = model_family(model.config)
         self.placement = placement
+        self.end = end if placement == "middle" and len(prompt) else 0
         weight = model.get_input_embeddings().weight
         if prompt.shape[1] != weight.shape[1]:
             raise PfesError(
@@ -46,16 +50,23 @@ class PromptedModel(torch.nn.Module):
         sizes = real.sum(dim=1)
         ids = input_ids.gather(1, order)[:, : int(sizes.max())]
         length, longest = len(self.prompt), ids.shape[1]
-        front = sizes if self.placement == "suffix" else torch.full_like(sizes, self._specials)
+        front = torch.full_like(sizes, self._specials)
+        if self.placement != "prefix":
+            front = sizes - self.end
+        position = torch.arange(longest, device=ids.device).expand(len(ids), -1)
+        if self.end:  # the prompt takes the place of the first token of the end
+            behind = position + (position >= front[:, None])
+            ids, sizes = ids.gather(1, behind.clamp(max=longest - 1)), sizes - 1
         source, mask = place_prompt(sizes, front, length, longest)
         text = self.model.get_input_embeddings()(ids)
         both = torch.cat([text, self.prompt.expand(len(ids), -1, -1)], dim=1)
         rows = torch.arange(len(ids), device=ids.device)[:, None]
         output = self.model(inputs_embeds=both[rows, source], attention_mask=mask.long())
         # where each token of the text is read, then back to where the caller has it
-        position = torch.arange(longest, device=ids.device).expand(len(ids), -1)
         read = position + length * (position >= front[:, None])
-        if self.placement == "suffix":
+        if self.end:
+            read = position + (length - 1) * (position >= front[:, None])
+        elif self.placement != "prefix":
             read = torch.where(position == sizes[:, None] - 1, position + length, position)
         back = order.argsort(dim=1).clamp(max=longest - 1)
         return type(output)(

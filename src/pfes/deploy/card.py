@@ -3,10 +3,15 @@
 import json
 from typing import Any
 
-from pfes.contract import Family
+from pfes.contract import Family, Placement
 from pfes.deploy.prompt import SavedPrompt
 from pfes.tasks.spec import MASK, placeholders
 
+WHERE: dict[Placement, str] = {
+    "prefix": "in front of the text",
+    "suffix": "behind the text",
+    "middle": "between the text and the template's end, whose first token they replace",
+}
 LIBRARY = {"peft": "peft", "safetensors": "transformers", "vllm": "vllm"}
 
 PEFT = """\
@@ -122,12 +127,12 @@ def card(saved: SavedPrompt, kind: str, family: Family, base: str, words: tuple[
     head = {"library_name": LIBRARY[kind], "base_model": base, "tags": ["prompt-tuning", "pfes"]}
     front = "\n".join(f"{name}: {json.dumps(value)}" for name, value in head.items())
     length, width = saved.prompt.shape
-    where = "behind" if saved.placement == "suffix" else "in front of"
+    where = WHERE[saved.placement]
     shown = "".join(spec.demonstrations)
     lines = [
         f"---\n{front}\n---",
         f"# A soft prompt for {spec.name}",
-        f"{length} tokens of width {width} {where} the text, found with pfes on {config.model} "
+        f"{length} tokens of width {width} {where}, found with pfes on {config.model} "
         "by function evaluations alone: no gradients, and the model is unchanged.",
         "## Task",
         f"Template:\n\n{_fenced(spec.template(family), 'text')}",
@@ -179,9 +184,16 @@ def _usage(saved: SavedPrompt, kind: str, family: Family, base: str, words: dict
         auto=auto,
         dtype=dtype,
         served=saved.config.served_name or base,
-        order="[prompt, text]" if saved.placement == "prefix" else "[text, prompt]",
+        order=_order(saved),
     )
     return _fenced(code.rstrip("\n"), "python")
+
+
+def _order(saved: SavedPrompt) -> str:
+    """Return how the embeddings of prompt and text follow each other."""
+    if saved.placement == "middle":  # the prompt takes the place of the end's first token
+        return f"[text[:-{saved.end}], prompt, text[-{saved.end - 1}:]]"
+    return "[prompt, text]" if saved.placement == "prefix" else "[text, prompt]"
 
 
 def _answering(saved: SavedPrompt, kind: str, words: dict[str, int]) -> dict[str, str]:

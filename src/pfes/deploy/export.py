@@ -34,6 +34,7 @@ def export(run: Path, kind: Format, out: Path, trust_remote_code: bool = False) 
     about: dict[str, Any] = {
         "model": saved.config.model,
         "placement": saved.placement,
+        "end": saved.end,
         "task": saved.spec.model_dump(),
         "config": _settings(saved),
         "figures": saved.figures,
@@ -76,11 +77,11 @@ def _check(saved: SavedPrompt, kind: Format, base: ModelSource) -> None:
         )
     if base.family == "masked" and kind == "vllm":
         raise SettingError("format", "vllm's completions serve causal models, not masked ones")
-    if saved.placement == "suffix" and kind == "peft":
+    if saved.placement != "prefix" and kind == "peft":
         raise SettingError(
             "format",
             "peft puts a prompt in front of the text, and this one was found behind it "
-            "(--placement suffix); use --format safetensors or vllm",
+            f"(--placement {saved.placement}); use --format safetensors or vllm",
         )
     if base.family == "causal" and tokens_added_after(base.tokenizer):
         raise PfesError(

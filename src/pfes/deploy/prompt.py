@@ -41,6 +41,7 @@ class SavedPrompt:
     config: RunConfig
     figures: dict[str, Any]  # of the result; empty where there is none
     reading: Reading = PLAIN
+    end: int = 0  # tokens of the template's end, where the prompt stands before it
 
     @classmethod
     def load(cls, path: str | Path) -> "SavedPrompt":
@@ -57,21 +58,23 @@ class SavedPrompt:
             exported = about.get("config")  # an export has its settings in the same file
             exported = exported if exported is None else dict(exported)
             figures = dict(about.get("figures", {}))
+            end = int(about.get("end", 0))
         except (KeyError, TypeError, ValueError, ValidationError):
             raise PfesError(f"{path}: its prompt does not say what it is for") from None
         if exported is not None:
             config = read_config(exported)
-            return cls(prompt, spec, placement, config, figures, _exported_reading(saved.path))
+            reading = _exported_reading(saved.path)
+            return cls(prompt, spec, placement, config, figures, reading, end)
         figures = _figures(saved.result) if saved.finished else {}
-        return cls(prompt, spec, placement, saved.config, figures, about["reading"])
+        return cls(prompt, spec, placement, saved.config, figures, about["reading"], end)
 
     @classmethod
     def of_result(cls, result: Result) -> "SavedPrompt":
         """Take the prompt of a search that just ended."""
         config = read_config(result.config)
         assert result.spec is not None
-        placement, figures = config.placement, _figures(result)
-        return cls(result.prompt, result.spec, placement, config, figures, result.fitted)
+        about = (config.placement, config, _figures(result), result.fitted, result.end)
+        return cls(result.prompt, result.spec, *about)
 
     def open_model(
         self, *, device: str | None = None, trust_remote_code: bool = False, **address: str | None
@@ -106,7 +109,7 @@ class SavedPrompt:
         """Return a plain transformers model that answers as if each text came with the prompt."""
         from pfes.deploy.attach import PromptedModel
 
-        return PromptedModel(model, self.prompt, self.placement)
+        return PromptedModel(model, self.prompt, self.placement, self.end)
 
 
 def _exported_reading(folder: Path) -> Reading:

@@ -102,6 +102,13 @@ class Result(BaseModel):
         PLAIN, exclude=True, repr=False, description="the reading that goes with the prompt"
     )
 
+    end: int = Field(
+        0,
+        exclude=True,
+        repr=False,
+        description="tokens of the template's end, where the prompt stands before it",
+    )
+
     @field_validator("beta_trials", mode="before")
     @classmethod
     def _as_it_was(cls, trials: list[Any]) -> list[Any]:

@@ -116,6 +116,7 @@ def _result(
         prompt=outcome.prompt,
         spec=outcome.examples.task.spec,
         fitted=found.reading,
+        end=len(outcome.examples.train.end),
     )
 
 
@@ -137,6 +138,7 @@ def _write(
     assert folder is not None
     folder.write_answers(_answers(context.task, scores["zero_shot"], scores["test"]))
     about: dict[str, Any] = {"model": config.model, "placement": config.placement}
+    about["end"] = result.end
     about["task"] = outcome.examples.task.spec.model_dump()
     folder.write_prompt(outcome.prompt, about, scores["test"].reading, outcome.examples.train.words)
     history = steps_with_beta(SavedRun(folder.path).history, result.beta)

@@ -10,8 +10,9 @@ from pfes.errors import PfesError, SettingError
 from pfes.tasks.example import Example
 from pfes.tasks.spec import MASK, TaskSpec, placeholders
 
-SUFFIX_NEEDS_CAUSAL = "suffix is for causal models; use prefix for a masked model"
+NEEDS_CAUSAL = "{placement} is for causal models; use prefix for a masked model"
 PROBE = "a"  # any text, to see which tokens a tokenizer adds to it
+PROBES = (PROBE, "b.", "1", "word)")  # texts that end in different ways
 
 
 def encode(
@@ -23,8 +24,7 @@ def encode(
     placement: Placement = "prefix",
 ) -> Batch:
     """Fill the template with each example and tokenise it into at most `max_tokens` tokens."""
-    if placement == "suffix" and family == "masked":
-        raise SettingError("placement", SUFFIX_NEEDS_CAUSAL)
+    check_placement(placement, family)
     template = spec.template(family)
     words = verbalizer_tokens(spec, tokenizer)
     mask = tokenizer.mask_token if family == "masked" else None
@@ -38,14 +38,41 @@ def encode(
         return tuple(ids[: len(ids) - added])
 
     demonstrations = _plain("".join(spec.demonstrations), mask)
+    end = _end_tokens(template, tokens) if placement == "middle" else ()
     rows, answers = [], []
     for example in examples:
         fields = {name: _plain(text, mask) for name, text in example.fields.items()}
         row = _fit(template, fields, demonstrations, mask, tokens, max_tokens)
+        if end:
+            row = row[: len(row) - len(end)]
         rows.append(row)
         answers.append(len(row) - 1 if mask is None else row.index(tokenizer.mask_token_id))
     labels = np.array([example.label for example in examples], dtype=np.int64)
-    return Batch(tuple(rows), tuple(answers), words, labels, placement)
+    return Batch(tuple(rows), tuple(answers), words, labels, placement, end=end)
+
+
+def check_placement(placement: Placement, family: Family) -> None:
+    """Refuse a placement that a family of models does not have."""
+    if placement != "prefix" and family == "masked":
+        raise SettingError("placement", NEEDS_CAUSAL.format(placement=placement))
+
+
+def _end_tokens(template: str, tokens: Callable[[str], tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the tokens of what a template has behind its last text, whatever that text is."""
+    end = template[template.rindex("}") + 1 :]
+    rows = [tokens(probe + end) for probe in PROBES]
+    texts = [len(tokens(probe)) for probe in PROBES]
+    longest = min(len(row) - size for row, size in zip(rows, texts, strict=True))
+    common = 0
+    while common < longest and len({row[-common - 1] for row in rows}) == 1:
+        common += 1
+    if common < 2:
+        raise SettingError(
+            "placement",
+            f"middle puts the prompt before the end of the template, and {template!r} has too "
+            "little behind its text: use suffix, or end it with a cue such as 'Label:'",
+        )
+    return rows[0][-common:]
 
 
 def tokens_added_after(tokenizer: Any) -> int:

@@ -6,7 +6,7 @@ from pfes.config import MAX_BATCH_TOKENS, RunConfig
 from pfes.errors import SettingError, one_line
 from pfes.models.local.local_model import LocalModel
 from pfes.models.source import ModelSource, find_model
-from pfes.tasks.encode import SUFFIX_NEEDS_CAUSAL, verbalizer_tokens
+from pfes.tasks.encode import check_placement, verbalizer_tokens
 from pfes.tasks.spec import TaskSpec
 
 
@@ -50,8 +50,7 @@ def open_local_model(
     source = source or find_model(config.model, config.trust_remote_code)
     verbalizer_tokens(spec, source.tokenizer)
     spec.template(source.family)
-    if config.placement == "suffix" and source.family == "masked":
-        raise SettingError("placement", SUFFIX_NEEDS_CAUSAL)
+    check_placement(config.placement, source.family)
     model = load_model(
         source,
         device=config.device,

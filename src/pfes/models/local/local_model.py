@@ -118,7 +118,7 @@ class LocalModel(LanguageModel):
         """Return the seconds that one candidate takes in passes of so many tokens."""
         self.set_batch_tokens(tokens)
         row = len(prompt) + sum(len(row) for row in batch.token_ids)
-        together = 1 if batch.placement == "suffix" else max(1, tokens // row)
+        together = 1 if batch.placement != "prefix" else max(1, tokens // row)
         prompts = np.repeat(prompt[None], min(candidates, together), axis=0)
         self.logprobs(prompt[None], batch)  # prepares what is kept for this size
         began = time.perf_counter()

@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -57,6 +58,7 @@ class EvaluationPaths:
 
     def passes(self, soft: torch.Tensor, batch: Batch, max_tokens: int) -> Iterator[Pass]:
         """Evaluate prompts `soft` (candidates, length, width)."""
+        soft, batch = self._with_ending(soft, batch)
         # without a prompt the two placements are the same
         evaluator = self._evaluators.get(batch.placement if soft.shape[1] else "prefix")
         if evaluator is None or _longest(soft, batch) > min(self._window, self._stretch):
@@ -71,8 +73,18 @@ class EvaluationPaths:
         parts: Sequence[torch.nn.Module] = (),
     ) -> Iterator[Pass]:
         """Evaluate by the plain path; where padding matters, only rows of one length together."""
+        soft, batch = self._with_ending(soft, batch)
         alike = self._alike or _longest(soft, batch) > self._stretch
         return self._padded(soft, batch, max_tokens, parts, alike)
+
+    def _with_ending(self, soft: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, Batch]:
+        """Put the template's end, which is the same for all examples, behind every prompt."""
+        if not batch.end:
+            return soft, batch
+        ids = torch.tensor(batch.ending(soft.shape[1]), device=soft.device)
+        end = self._module.get_input_embeddings()(ids).to(soft.dtype)
+        longer = torch.cat([soft, end.expand(len(soft), -1, -1)], dim=1)
+        return longer, replace(batch, placement="suffix", end=())
 
     def _padded(
         self,

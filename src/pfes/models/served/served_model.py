@@ -154,7 +154,9 @@ class ServedModel(LanguageModel):
 
     def _row(self, prompt: Floats, batch: Batch, example: int) -> Floats:
         text = self.embed(batch.token_ids[example])
-        return np.concatenate([text, prompt] if batch.placement == "suffix" else [prompt, text])
+        if batch.placement == "prefix":
+            return np.concatenate([prompt, text])
+        return np.concatenate([text, prompt, self.embed(batch.ending(len(prompt)))])
 
     def _in_order(self, ask: Any, parts: list[Any]) -> Iterator[Any]:
         """Ask with so many requests at once; yield the answers in the order of the parts."""
