@@ -15,7 +15,7 @@ from tests.stand_in import StandIn
 SMALL: dict[str, Any] = {
     "method": "saes-id-cr", "shots": 4, "budget": 24, "population": 6, "prompt_length": 3,
     "sigma0": 0.3, "eval_every": 12, "test_limit": 12, "free": "none",
-    "reading": "plain",
+    "reading": "plain", "init": "vocab",
 }  # fmt: skip
 
 

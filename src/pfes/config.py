@@ -17,9 +17,11 @@ PATIENCE = 600.0  # seconds that a server may be away
 SERVED = "vllm:"  # how the name of a served model begins, before its addresses
 TEXT = "text:"  # how an initial prompt given as text begins
 WRITTEN_BY = "pfes"  # beside the settings in a run's config.json: the version that wrote them
-FORMER: dict[str, Any] = {"reading": "plain"}  # how runs were before there was such a setting
+# How runs were before there was such a setting, or such a default
+FORMER: dict[str, Any] = {"reading": "plain", "init": "vocab"}
 
 Beta = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+StepSize = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
 Schedule = Literal["constant", "linear", "cosine"]
 OnStop = Literal["restart", "end"]
@@ -62,8 +64,10 @@ class RunConfig(BaseModel):
         description=f"weight of the confidence regulariser, or auto: chosen on validation [{BETA}]",
         json_schema_extra={"source": "ours: balanced; the paper's best in 8 of its 14 cases"},
     )
-    sigma0: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="initial step size [by method and model]"
+    sigma0: StepSize | Literal["auto"] | None = Field(
+        None,
+        description="initial step size, or auto: by how far one step changes the answers "
+        "[by method and model]",
     )
     intrinsic_dimension: float = Field(
         500.0,
@@ -113,9 +117,10 @@ class RunConfig(BaseModel):
         json_schema_extra={"source": "ours: the embedded model"},
     )
     init: str = Field(
-        "vocab",
-        description="initial prompt: vocab, zeros, or text:…",
-        json_schema_extra={"source": f"{PAPER}: tokens drawn from the vocabulary"},
+        "auto",
+        description="initial prompt: vocab, zeros, text:…, or auto: the best free start, with an "
+        "instruction or examples in front, by cross-validated loss",
+        json_schema_extra={"source": "ours, measured: docs/defaults.md; the paper's is vocab"},
     )
     placement: Placement = Field(
         "prefix",
@@ -207,10 +212,10 @@ class RunConfig(BaseModel):
     @field_validator("init")
     @classmethod
     def _known_start(cls, init: str) -> str:
-        if init in ("vocab", "zeros"):
+        if init in ("auto", "vocab", "zeros"):
             return init
         if not init.startswith(TEXT):
-            raise ValueError("choose vocab, zeros or text:…")
+            raise ValueError("choose auto, vocab, zeros or text:…")
         if init == TEXT:
             raise ValueError("the text after text: is empty")
         return init
@@ -225,7 +230,7 @@ class Settings(TypedDict, total=False):
     budget: int
     prompt_length: int | None
     beta: float | Literal["auto"] | None
-    sigma0: float | None
+    sigma0: float | Literal["auto"] | None
     intrinsic_dimension: float
     population: int
     parents: int | None

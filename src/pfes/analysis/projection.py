@@ -11,7 +11,7 @@ import numpy as np
 from pfes.analysis.artefacts import Artefacts
 from pfes.config import RunConfig, make_config
 from pfes.contract import Floats, LanguageModel
-from pfes.errors import PfesError
+from pfes.errors import PfesError, SettingError
 from pfes.methods import ALIGNED, UNIT, get_method, settings_of
 from pfes.models.open import open_model
 from pfes.reporting.paper import paper_analysis
@@ -42,6 +42,8 @@ def projection_plan(settings: dict[str, Any], tasks: list[str]) -> list[PlannedR
             # the subspace takes all that the full space takes, and its dimension
             given = settings.keys() if method == SUBSPACE else settings.keys() & {*full}
             check_settings(config, given)
+            if config.sigma0 == "auto":
+                raise SettingError("sigma0", "both spaces need steps of one energy: give a number")
             if method == FULL:
                 sigma0 = (config.sigma0 or UNIT.masked) * ALIGNED.masked  # as of causal models
                 config = config.model_copy(update={"sigma0": sigma0})

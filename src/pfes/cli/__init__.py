@@ -10,6 +10,7 @@ from pfes.cli import (
     analyze,
     evaluate,
     export,
+    fit,
     listings,
     predict,
     quickstart,
@@ -43,6 +44,7 @@ def options(
     """Search continuous prompts for language models you can only query."""
 
 
+app.command("fit")(fit.fit)
 app.command("quickstart")(quickstart.quickstart)
 app.command("search")(search.search)
 app.command("evaluate")(evaluate.evaluate)

@@ -20,6 +20,7 @@ PROJECTION = {
     "budget": 10_000,
     "prompt_length": 5,
     "test_limit": 100,
+    "init": "vocab",
 }  # as in the paper; it does not use the test
 
 Out = Annotated[

@@ -7,9 +7,9 @@ from pfes.tasks.spec import TaskSpec
 
 
 def open_model(
-    config: RunConfig, spec: TaskSpec, source: ModelSource | None = None
+    config: RunConfig, spec: TaskSpec | None, source: ModelSource | None = None
 ) -> LanguageModel:
-    """Open the model of a run, and check the task's words with its tokenizer.
+    """Open the model of a run, and check the task's words with its tokenizer, if there is a task.
 
     `source` spares looking for the model's name again.
     """

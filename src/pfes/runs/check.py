@@ -72,6 +72,8 @@ def _check_sizes(config: RunConfig, method: Method) -> None:
         raise SettingError(
             "parents", f"{config.parents} is more than the population, {config.population}"
         )
+    if config.sigma0 == "auto" and (method.space == "tokens" or method.optimizer == "zosgd"):
+        raise SettingError("sigma0", f"auto is a step size, and {method.name} has a learning rate")
     if method.space == "subspace" and round(config.intrinsic_dimension) < 1:
         raise SettingError("intrinsic_dimension", f"{method.name} needs at least 1")
     if config.beta == "auto" and method.regularized:

@@ -13,6 +13,7 @@ from pfes.methods import Method
 from pfes.runs.folder import RunFolder
 from pfes.searches.encoded import EncodedTask
 from pfes.searches.losses import Loss
+from pfes.searches.read_answers import Reader, search_reader
 from pfes.system.clock import Clock
 from pfes.tasks.task import Task
 
@@ -37,6 +38,11 @@ class RunContext:
         """The prompt of length 0."""
         return np.empty((0, self.model.width), dtype=np.float32)
 
+    @property
+    def reader(self) -> Reader:
+        """How answers are read while a prompt is searched."""
+        return search_reader(self.config)
+
     def settle(self, **settings: Any) -> None:
         """Put resolved settings into the config."""
         self.config = self.config.model_copy(update=settings)
@@ -55,5 +61,5 @@ class SearchOutcome:
     prompt: Floats
     initial: Floats | None  # None where there was no search
     loss: Loss
-    examples: EncodedTask  # perhaps with demonstrations in front
+    examples: EncodedTask  # perhaps with something in front
     fields: dict[str, Any]  # of the result

@@ -45,7 +45,9 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             # a draft is what a kill in the middle of a write leaves; it holds nothing
-            ours = {LOCK} if self.begun else {LOCK, self.files.task.name}  # a kill before a start
+            ours = {LOCK, self.files.task_file.name}
+            if not self.begun:  # a kill before a start
+                ours |= {self.files.task.name, self.files.start.name}
             occupied = any(
                 entry.suffix != DRAFT and entry.name not in ours for entry in self.path.iterdir()
             )
@@ -85,6 +87,10 @@ class RunFolder:
         if not self.begun:
             replace_json(self.files.task, task.to_json())
         replace_json(self.files.config, {WRITTEN_BY: version("pfes")} | config.model_dump())
+
+    def write_start(self, record: dict[str, Any]) -> None:
+        """Store what was settled before the search."""
+        replace_json(self.files.start, record)
 
     def append_history(self, line: dict[str, Any]) -> None:
         """Add one step to the history."""

@@ -30,20 +30,25 @@ class FreeAnswer:
 
 
 def free_answers(
-    context: RunContext, examples: EncodedTask
+    context: RunContext, examples: EncodedTask, found: EncodedTask
 ) -> Generator[Stage, None, list[FreeAnswer]]:
-    """Test everything that is free; `examples` are the task's own, with nothing in front."""
+    """Test everything that is free.
+
+    `examples` are the task's own, with nothing in front; `found` are those of the search, whose
+    start may have put something in front.
+    """
     config, model, task = context.config, context.model, context.task
     kind = "auto" if config.reading == "plain" else config.reading
     reader = make_reader(config.model_copy(update={"reading": kind}), task)
     empty = context.no_prompt
     answers = [_constant(task, examples.test.labels, examples.labelled.labels)]
-    shown = with_demonstrations(task, model.family, config.seed)
-    in_front = EncodedTask(model, shown, 0, config.placement)
-    kinds = (
-        ("template", "template alone", examples),
-        ("examples", "examples in front", in_front),
-    )
+    kinds = [("template", "template alone", examples)]
+    if config.init != "auto" or context.method.space in (None, "tokens"):
+        shown = with_demonstrations(task, model.family, config.seed)
+        in_front = EncodedTask(model, shown, 0, config.placement)
+        kinds.append(("examples", "examples in front", in_front))
+    elif found.task is not task:  # the start of the search is the best of what is free
+        kinds.append(("start", "the start's text in front", found))
     for name, title, encoded in kinds:
         scored = yield from score_on_test(context, encoded, empty, reader, title)
         reading = scored.reading

@@ -10,6 +10,7 @@ from pfes.contract import Floats
 from pfes.searches.beta_halving import Trial
 from pfes.searches.calibration import Calibration
 from pfes.searches.reading import PLAIN, Reading
+from pfes.searches.starts import StartRecord
 from pfes.tasks.spec import TaskSpec
 
 # a number that is not finite is null in a file, and is read back as NaN
@@ -56,6 +57,9 @@ class Result(BaseModel):
     train_loss: Number = Field(description="loss of the found prompt on the training examples")
     initial_train_loss: Number
     evaluations: int = Field(description="function evaluations spent")
+    start: StartRecord | None = Field(
+        None, description="what was settled before the search, as --init auto and --sigma0 auto do"
+    )
     stopped: str | None = Field(description="the optimizer's own reason to end before the budget")
     selected_at: int = Field(description="evaluations spent when the found prompt was reached")
     seconds_per_evaluation: float | None = Field(description="null where nothing was searched")

@@ -15,9 +15,10 @@ from pfes.runs.folder import RunFolder
 from pfes.runs.no_search import without_search
 from pfes.runs.result import Result
 from pfes.runs.saved import SavedRun
+from pfes.runs.settle_start import settle_start
 from pfes.runs.testing import evaluate_outcome
 from pfes.searches.beta_halving import BetaHalving
-from pfes.searches.build import build_search, loss_of, resolve
+from pfes.searches.build import loss_of, resolve
 from pfes.searches.loop import Search, Selection, Step
 from pfes.system.clock import Clock
 from pfes.system.stages import Stage
@@ -57,7 +58,7 @@ def run(
                 opened = open_model(config, task.spec, source)
         try:
             _check_precision(config, opened)
-            config = resolve(config, method, opened)
+            config = resolve(config, method, opened, task.spec)
             cache = {} if test_cache is None else test_cache
             context = RunContext(config, method, opened, task, folder, clock, cache)
             if method.optimizer is None:
@@ -90,8 +91,8 @@ def _check_precision(config: RunConfig, model: LanguageModel) -> None:
 
 def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchOutcome]:
     config, method, model, task = context.config, context.method, context.model, context.task
+    parts, start = yield from settle_start(context, resume)
     with context.timed("data"):
-        parts = build_search(config, method, model, task, context.clock)
         search = parts.make_search()
     initial = parts.space.prompts(search.start[None])[0]
     yield Stage("measuring batch size")
@@ -109,7 +110,8 @@ def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchO
     assert isinstance(selection, Selection)
     fields = {
         "validation": selection.validation.metric,
-        "evaluations": search.evaluations,
+        "evaluations": start.evaluations + search.evaluations,
+        "start": start,
         "stopped": search.stopped,
         "selected_at": selection.evaluations,
         "seconds_per_evaluation": search.seconds / search.evaluations,
@@ -118,6 +120,8 @@ def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchO
         "text": parts.space.text(selection.solution),
     }
     prompt = parts.space.prompts(selection.solution[None])[0]
+    if config.init == "auto" and config.placement == "middle" and len(initial) == 1:
+        initial = context.no_prompt  # the same: it begins as the token in whose place it stands
     loss = loss_of(method, search.beta, offset=not parts.reader.is_plain)
     return SearchOutcome(prompt, initial, loss, parts.examples, fields)
 

@@ -9,6 +9,8 @@ class RunFiles:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.task = self.folder / "task.json"
+        self.task_file = self.folder / "task.yaml"  # what `pfes fit` found out about its data
+        self.start = self.folder / "start.json"
         self.config = self.folder / "config.json"
         self.history = self.folder / "history.jsonl"
         self.checkpoint = self.folder / "checkpoint.safetensors"
@@ -22,6 +24,6 @@ class RunFiles:
     def in_order(self) -> list[Path]:
         """The files that a run needs or leaves, each written after those before it."""
         return [
-            self.task, self.config, self.history, self.checkpoint, self.prompt, self.answers,
-            self.figure, self.result,
+            self.start, self.task, self.config, self.history, self.checkpoint, self.prompt,
+            self.answers, self.figure, self.result,
         ]  # fmt: skip

@@ -57,8 +57,18 @@ class SavedRun:
             raise PfesError(f"{self.files.task} does not hold a task") from None
 
     @property
+    def start(self) -> dict[str, Any] | None:
+        """What was settled before the search, as far as it is: see `Result.start`."""
+        return self._json(self.files.start) if self.files.start.exists() else None
+
+    @property
     def has_task(self) -> bool:
         return self.files.task.exists()
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a run to read or to go on with."""
+        return self.files.config.exists()
 
     @property
     def finished(self) -> bool:

@@ -40,7 +40,7 @@ def evaluate_outcome(context: RunContext, outcome: SearchOutcome) -> Generator[S
     scores: dict[str, Score] = {}
     free: list[FreeAnswer] = []
     if config.free == "all" and context.task.test:
-        free = yield from free_answers(context, own)
+        free = yield from free_answers(context, own, found)
         scores["zero_shot"] = next(a.score for a in free if a.name == "template")
     else:
         scores["zero_shot"] = yield from score_on_test(
@@ -55,9 +55,9 @@ def evaluate_outcome(context: RunContext, outcome: SearchOutcome) -> Generator[S
     else:
         initial = outcome.initial
         scores["initial"] = yield from score_on_test(
-            context, own, initial, reader, "initial prompt"
+            context, found, initial, reader, "initial prompt"
         )
-        losses["initial"] = _train_loss(context, own, initial, outcome.loss)
+        losses["initial"] = _train_loss(context, found, initial, outcome.loss)
     context.clock.add("testing", time.perf_counter() - began)
     result = _result(context, outcome, scores, losses, free)
     if context.folder is not None:

@@ -140,10 +140,15 @@ class BetaHalving:
 
 def check_budget(budget: int, generation: int) -> None:
     """Refuse a budget that does not give every β a generation of candidates."""
-    least = SHARE * generation
+    least = least_budget(generation)
     if budget < least:
         raise SettingError(
             "beta",
             f"auto needs a budget of at least {least}: {len(BETAS)} values in {ROUNDS} rounds, "
             f"{generation} evaluations a generation",
         )
+
+
+def least_budget(generation: int) -> int:
+    """Return the smallest budget that gives every β a generation of candidates."""
+    return SHARE * generation

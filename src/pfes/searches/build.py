@@ -21,27 +21,41 @@ from pfes.searches.read_answers import Reader, search_reader
 from pfes.searches.scoring import score
 from pfes.searches.spaces import FullSpace, RandomSubspace, TokenSpace
 from pfes.system.clock import Clock
+from pfes.tasks.instruction import instruction
+from pfes.tasks.spec import TaskSpec
 from pfes.tasks.task import Task
 
 FOREIGN_TOKENS = 4  # of the model, at most, for each token of another vocabulary
 
 
-def resolve(config: RunConfig, method: Method, model: LanguageModel) -> RunConfig:
+def resolve(config: RunConfig, method: Method, model: LanguageModel, spec: TaskSpec) -> RunConfig:
     """Fill in what depends on the method and the model, so that the config says it all."""
     resolved: dict[str, Any] = {"dtype": model.precision}
     if method.optimizer is not None:
         assert method.sigma0 is not None
         length = config.prompt_length
-        if length is None and method.space != "tokens" and config.init.startswith(TEXT):
-            length = len(text_tokens(model, config.init))
+        usual = int(method.prompt_length.of(model.family))
+        if length is None and method.space != "tokens":
+            length = _init_length(config, model, spec, usual)
         beta = BETA if config.beta is None else config.beta
         resolved |= {
-            "prompt_length": length or int(method.prompt_length.of(model.family)),
+            "prompt_length": length or usual,
             "beta": beta if method.regularized else None,
             "sigma0": config.sigma0 or method.sigma0.of(model.family),
             "parents": config.parents or max(1, config.population // 4),
         }
     return config.model_copy(update=resolved)
+
+
+def _init_length(config: RunConfig, model: LanguageModel, spec: TaskSpec, usual: int) -> int | None:
+    """Return the length of the initial prompt, where that decides it."""
+    if config.init.startswith(TEXT):
+        return len(text_tokens(model, config.init))
+    if config.init != "auto":
+        return None
+    if config.placement == "middle":
+        return 1  # the token in whose place it stands: the start is then the template itself
+    return min(usual, len(text_tokens(model, TEXT + instruction(spec, model.family))))
 
 
 def loss_of(method: Method, beta: float | None, offset: bool) -> Loss:
@@ -117,14 +131,26 @@ def build_search(
         foreign = writer.get_vocab() != model.tokenizer.get_vocab()
         longest *= FOREIGN_TOKENS if foreign else 1
         space = TokenSpace(model, writer.decode, foreign, longest)
+        examples = EncodedTask(model, task, longest, config.placement)
     else:
-        origin = initial_prompt(model, config.prompt_length, config.seed, config.init)
+        examples = EncodedTask(model, task, longest, config.placement)
+        origin = _origin(config, examples)
         if method.space == "subspace":
             space = RandomSubspace(origin, round(config.intrinsic_dimension), config.seed)
         else:
             space = FullSpace(origin)
-    examples = EncodedTask(model, task, longest, config.placement)
     return SearchParts(config, method, model, policy, space, examples, clock)
+
+
+def _origin(config: RunConfig, examples: EncodedTask) -> Floats:
+    """Return the initial prompt of a search in a continuous space."""
+    assert config.prompt_length is not None
+    model, init = examples.model, config.init
+    if init == "auto" and config.placement == "middle":
+        return model.embed(examples.train.end[:1] * config.prompt_length)
+    if init == "auto":
+        init = TEXT + instruction(examples.task.spec, model.family)
+    return initial_prompt(model, config.prompt_length, config.seed, init)
 
 
 def _open_policy(config: RunConfig, method: Method, model: LanguageModel) -> Any:

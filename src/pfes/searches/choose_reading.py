@@ -6,14 +6,14 @@ tell, the mean hedges between a simple reading and one of many words.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pfes.contract import Ints
-from pfes.searches.fit_reading import fit_reading
+from pfes.searches.fit_reading import Features, fit_reading
 from pfes.searches.log_space import Doubles, log_softmax
 from pfes.searches.reading import PLAIN, Reading, Rung
 from pfes.seeds import stream
@@ -101,6 +101,8 @@ class _Examples:
     labels: Ints
     words: tuple[int, ...]
     center: Doubles | None
+    # of parts of the examples, by what is in them: every strength of the ridge has the same ones
+    features: dict[bytes, Features] = field(default_factory=dict)
 
     @property
     def own(self) -> NDArray[np.floating[Any]]:
@@ -112,7 +114,12 @@ class _Examples:
         rung, strength = trial
         labels = self.labels[part]
         if rung == "words":
-            return fit_reading(self.answers[part], labels, rung, self.words, strength, self.center)
+            key = np.arange(len(self.labels))[part].tobytes()
+            answers = self.answers[part]
+            if key not in self.features:
+                self.features[key] = Features(answers)
+            settings = (self.words, strength, self.center, self.features[key])
+            return fit_reading(answers, labels, rung, *settings)
         return fit_reading(self.own[part], labels, rung, center=self.center)
 
     def held_out_scores(self, trial: Trial) -> Doubles:

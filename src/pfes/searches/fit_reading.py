@@ -32,10 +32,12 @@ def fit_reading(
     words: tuple[int, ...] = (),
     strength: float = 1.0,
     center: Doubles | None = None,
+    features: "Features | None" = None,
 ) -> Reading:
     """Fit one rung to log-probabilities `(examples, labels + words)`.
 
     `center` are offsets found without labels, on more texts than these: the offsets stay near them.
+    `features` are those of the same answers, where several strengths are fitted.
     """
     if rung == "plain":
         return PLAIN
@@ -46,7 +48,7 @@ def fit_reading(
     pull = OFFSET_RIDGE if center is None else CENTER_EXAMPLES / len(own)
     coordinates = np.zeros((len(own), 0))
     if rung == "words":
-        features = _Features(answers)
+        features = features or Features(logprobs)
         coordinates = features.coordinates
     problem = _Problem(own - texts, labels, coordinates, strength, pull)
     slope, offsets, coefficients = problem.split(problem.solve(free_slope=rung != "offset"))
@@ -57,15 +59,17 @@ def fit_reading(
     offsets = slope * texts + offsets
     if rung != "words":
         return Reading(rung, float(slope), offsets)
+    assert features is not None
     weights = features.weights(coefficients)
     fitted = (words, features.centers, weights, features.spreads)
     return Reading(rung, float(slope), offsets, *fitted)
 
 
-class _Features:
+class Features:
     """Standardised answer words, divided by √M, in coordinates of the examples' own span."""
 
-    def __init__(self, answers: Doubles) -> None:
+    def __init__(self, logprobs: NDArray[np.floating[Any]]) -> None:
+        answers = bounded(logprobs)
         self.centers = answers.mean(axis=0)
         spread = self.spreads = answers.std(axis=0)
         scale = np.sqrt(answers.shape[1]) * np.where(spread > 1e-6, spread, np.inf)

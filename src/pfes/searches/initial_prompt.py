@@ -21,7 +21,7 @@ def initial_prompt(model: LanguageModel, length: int, seed: int, init: str) -> F
 def text_tokens(model: LanguageModel, init: str) -> list[int]:
     """Return the tokens of an initial prompt given as `text:…`."""
     if not init.startswith(TEXT):
-        raise SettingError("init", f"{init!r}: choose vocab, zeros or text:…")
+        raise SettingError("init", f"{init!r}: choose auto, vocab, zeros or text:…")
     tokens = model.tokenizer(init.removeprefix(TEXT), add_special_tokens=False)["input_ids"]
     if not tokens:
         raise SettingError("init", "the text after text: has no tokens")

@@ -21,7 +21,7 @@ def make_optimizer(
     config: RunConfig, method: Method, space: FullSpace | RandomSubspace
 ) -> Optimizer:
     """Make the optimizer of a resolved config whose vectors are prompts or their coordinates."""
-    assert config.sigma0 is not None
+    assert isinstance(config.sigma0, float)
     seed, x0 = _seed(config), space.start
     dimension = config.intrinsic_dimension if method.damping == "intrinsic" else None
     if method.optimizer == "one-plus-one":
@@ -40,7 +40,7 @@ def make_token_optimizer(
     config: RunConfig, task: Task, model: LanguageModel, policy: Any
 ) -> Optimizer:
     """Make the optimizer of a resolved config that searches tokens; RLPrompt has a policy."""
-    assert config.sigma0 is not None
+    assert isinstance(config.sigma0, float)
     assert config.prompt_length is not None
     settings = (config.prompt_length, config.sigma0, config.population, _seed(config))
     if policy is not None:

@@ -3,14 +3,17 @@
 import json
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pfes.contract import Family
 from pfes.tasks.columns import Columns
 from pfes.tasks.spec import MASK, TaskSpec
+from pfes.tasks.templates import template_pool
 
+FAMILIES: tuple[Family, ...] = ("causal", "masked")
 COMMENTS = {
     "dataset": "a part of the file is held out for the test; `test_file` names another one",
     "label": "the column that holds the label",
@@ -25,6 +28,7 @@ class Draft:
 
     spec: TaskSpec
     columns: Columns
+    losses: Mapping[str, float] = field(default_factory=dict)  # of templates that were tried
 
     def yaml(self) -> str:
         """Return the task file, with a comment over each part."""
@@ -35,6 +39,9 @@ class Draft:
         for name, value in content.items():
             if name in COMMENTS:
                 lines.append(f"# {COMMENTS[name]}")
+            if name == "templates":
+                tried = self.losses.items()
+                lines += [f"# tried: {_scalar(text)}, loss {loss:.3f}" for text, loss in tried]
             if isinstance(value, dict):
                 lines.append(f"{name}:")
                 lines += [f"  {_scalar(key)}: {_value(item)}" for key, item in value.items()]
@@ -61,28 +68,13 @@ def draft_task(
             "name": re.sub(r"\W+", "-", path.stem).strip("-").lower() or "task",
             "dataset": dataset,
             "label": columns.label,
-            "templates": plain_templates(fields, columns.label),
+            "templates": {
+                family: template_pool(fields, columns.label, family)[0] for family in FAMILIES
+            },
             "verbalizers": words or {label: label for label in columns.labels},
         }
     )
     return Draft(spec, columns)
-
-
-def plain_templates(fields: tuple[str, ...], label: str) -> dict[Family, str]:
-    """Return templates that put the label's name behind the texts."""
-    titles = [_title(name) for name in fields]
-    cue = _title(label)
-    if len(fields) == 1:
-        text = f"{{{fields[0]}}}"
-        return {
-            "causal": f"{titles[0]}: {text}\n{cue}:",
-            "masked": f"{text} {cue}: {{{MASK}}}.",
-        }
-    pairs = [f"{title}: {{{name}}}" for title, name in zip(titles, fields, strict=True)]
-    return {
-        "causal": "\n".join((*pairs, f"{cue}:")),
-        "masked": f"{' '.join(pairs)} {cue}: {{{MASK}}}.",
-    }
 
 
 def _about(columns: Columns) -> str:
@@ -98,11 +90,6 @@ def _identifier(column: str, place: int) -> str:
         return column
     name = re.sub(r"\W+", "_", column).strip("_").lower()
     return name if name.isidentifier() and name != MASK else f"text{place + 1}"
-
-
-def _title(name: str) -> str:
-    words = re.sub(r"[_\W]+", " ", name).strip()
-    return words[:1].upper() + words[1:] if words else "Answer"
 
 
 def _scalar(value: Any) -> str:

@@ -40,7 +40,7 @@ def load_model(
 
 
 def open_local_model(
-    config: RunConfig, spec: TaskSpec, source: ModelSource | None = None
+    config: RunConfig, spec: TaskSpec | None, source: ModelSource | None = None
 ) -> LocalModel:
     """Load a run's model; what its tokenizer and configuration rule out is said before."""
     if config.threads is not None:
@@ -48,8 +48,9 @@ def open_local_model(
 
         torch.set_num_threads(config.threads)
     source = source or find_model(config.model, config.trust_remote_code)
-    verbalizer_tokens(spec, source.tokenizer)
-    spec.template(source.family)
+    if spec is not None:
+        verbalizer_tokens(spec, source.tokenizer)
+        spec.template(source.family)
     check_placement(config.placement, source.family)
     model = load_model(
         source,

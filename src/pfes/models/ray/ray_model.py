@@ -36,7 +36,7 @@ class RayModel(LanguageModel):
     def __init__(
         self,
         config: RunConfig,
-        spec: TaskSpec,
+        spec: TaskSpec | None,
         source: ModelSource | None = None,
         worker: type[RayWorker] = RayWorker,
     ) -> None:
@@ -51,7 +51,7 @@ class RayModel(LanguageModel):
             max_task_retries=-1,
         )
         own = config.model_copy(update={"engine": "serial"})
-        settings = (own.model_dump(), spec.model_dump(), self.threads)
+        settings = (own.model_dump(), spec and spec.model_dump(), self.threads)
         self._workers = [remote.remote(*settings) for _ in range(self.workers)]
         try:
             about = self._get([worker.describe.remote() for worker in self._workers])[0]

@@ -21,7 +21,7 @@ class RayWorker:
     worker that was started again has forgotten everything and loads it again.
     """
 
-    def __init__(self, config: dict[str, Any], spec: dict[str, Any], threads: int) -> None:
+    def __init__(self, config: dict[str, Any], spec: dict[str, Any] | None, threads: int) -> None:
         self._settings = (config, spec)
         self._threads = threads
         self._loaded: LocalModel | None = None
@@ -32,7 +32,8 @@ class RayWorker:
         if self._loaded is None:
             config, spec = self._settings
             own = make_config(**config | {"threads": self._threads})
-            self._loaded = open_local_model(own, TaskSpec.model_validate(spec))
+            task = None if spec is None else TaskSpec.model_validate(spec)
+            self._loaded = open_local_model(own, task)
         return self._loaded
 
     def describe(self) -> dict[str, Any]:

@@ -295,7 +295,7 @@ class ServedModel(LanguageModel):
             best = speed
 
 
-def connect(config: RunConfig, spec: TaskSpec) -> ServedModel:
+def connect(config: RunConfig, spec: TaskSpec | None) -> ServedModel:
     """Reach a served model, and check that its server can do all that a search needs."""
     model = ServedModel(
         config.model.removeprefix(SERVED),
@@ -304,7 +304,8 @@ def connect(config: RunConfig, spec: TaskSpec) -> ServedModel:
         config.patience,
         config.trust_remote_code,
     )
-    verbalizer_tokens(spec, model.tokenizer)
+    if spec is not None:
+        verbalizer_tokens(spec, model.tokenizer)
     for _ in model.checks():
         pass
     return model

@@ -1,0 +1,167 @@
+"""`pfes fit`: from labelled data to a better classifier, without a setting to choose."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pfes.cli.options import ALL, with_settings
+from pfes.cli.results import show_result
+from pfes.cli.search import INTERRUPTED
+from pfes.errors import SettingError
+
+if TYPE_CHECKING:
+    from pfes.runs.fit import Choices, Fit
+    from pfes.runs.result import Result
+
+SETTINGS = tuple(name for name in ALL if name != "task")
+
+
+@with_settings(SETTINGS)
+def fit(
+    settings: dict[str, Any],
+    data: Annotated[
+        str, typer.Argument(help="labelled CSV, TSV, JSONL or Parquet file, or a task")
+    ],
+    label: Annotated[
+        str | None, typer.Option(help="column of the labels [the one that looks like it]")
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(help="column of the texts; twice for a pair [those with the most words]"),
+    ] = None,
+    template: Annotated[
+        str | None, typer.Option(help="how a text is put to the model [the best of a few]")
+    ] = None,
+    word: Annotated[
+        list[str] | None, typer.Option(help="LABEL=WORD, the word of a label [found]")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="run folder to write [runs/NAME OF THE DATA]")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON only")] = False,
+    open_page: Annotated[bool, typer.Option("--open", help="open the page of the result")] = False,
+) -> None:
+    """Make the best classifier of labelled data: find words, template and start, then search."""
+    from pfes.runs.fit import start_fit
+    from pfes.runs.saved import SavedRun
+
+    folder = out or Path("runs") / Path(data).stem
+    if resume and SavedRun(folder).begun:
+        _finish(_resume(settings, folder, as_json), folder, as_json, open_page)
+        return
+    settings = {"model": "smollm2-135m"} | settings
+    fitting = start_fit(
+        data,
+        folder,
+        settings,
+        label=label,
+        texts=text or (),
+        template=template,
+        words=_words(word or []),
+    )
+    if not as_json:
+        _show_data(fitting)
+    _finish(_follow(fitting, folder, as_json), folder, as_json, open_page)
+
+
+def _words(given: list[str]) -> dict[str, str]:
+    words = {}
+    for pair in given:
+        label, sign, word = pair.rpartition("=")
+        if not (label.strip() and sign and word.strip()):
+            raise SettingError("word", f"{pair!r}: write LABEL=WORD")
+        words[label.strip()] = word.strip()
+    return words
+
+
+def _show_data(fitting: "Fit") -> None:
+    columns = fitting.columns
+    if columns is None:
+        return
+    guessed = " (guessed: --label names another)" if columns.guessed else ""
+    print(f"Label: column {columns.label!r}{guessed}, {len(columns.labels)} labels")
+    print(f"Text: {' and '.join(f'column {name!r}' for name in columns.texts)}")
+    if columns.empty:
+        print(f"{columns.empty} of {columns.rows} rows have no text or no label: left out")
+
+
+def show_choices(choices: "Choices") -> None:
+    """Print the words and templates that were chosen."""
+    console = Console()
+    task = choices.task
+    if choices.words:
+        table = Table(title="Words of the labels", title_justify="left")
+        for column in ("label", "word", "token", "from"):
+            table.add_column(column)
+        for word in choices.words:
+            table.add_row(Text(word.label), Text(repr(word.word)), str(word.token), word.source)
+        console.print(table)
+    for number, (template, loss) in enumerate(choices.templates.items()):
+        mark = "chosen" if number == 0 else "      "
+        line = f"Template {mark} {template!r}, cross-validated loss {loss:.3f}"
+        console.print(line, highlight=False, markup=False)
+    console.print(
+        f"{len(task.train)} examples to train on, {len(task.validation)} to validate, "
+        f"{len(task.test)} to test",
+        highlight=False,
+    )
+
+
+def _follow(fitting: "Fit", folder: Path, as_json: bool) -> "Result":
+    from pfes.cli.progress import display
+    from pfes.runs.fit import Choices
+    from pfes.system.stages import result_of
+
+    with display(fitting.config.budget, as_json) as shown:
+
+        def show(event: Any) -> None:
+            if not isinstance(event, Choices):
+                shown.show(event)
+            elif not as_json:
+                show_choices(event)
+
+        try:
+            return result_of(fitting.events(), show)
+        except KeyboardInterrupt:
+            print("\nStopped. Continue with the same command and --resume.", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def _resume(settings: dict[str, Any], folder: Path, as_json: bool) -> "Result":
+    from pfes.cli.progress import follow
+    from pfes.runs.start import start_run
+
+    started = start_run(settings, folder, resume=True)
+    try:
+        return follow(started.events(), started.config.budget, quiet=as_json)
+    except KeyboardInterrupt:
+        print("\nStopped. Continue with the same command and --resume.", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _finish(result: "Result", folder: Path, as_json: bool, open_page: bool) -> None:
+    from pfes.reporting.pages.run_page import run_page
+    from pfes.runs.saved import SavedRun
+    from pfes.system.files import replace_file
+
+    page = folder / "report.html"
+    replace_file(page, run_page(SavedRun(folder)).encode())
+    show_result(result, folder, as_json)
+    if not as_json:
+        console = Console()
+        console.print(f"Page: {page}", highlight=False, soft_wrap=True, markup=False)
+        console.print(
+            f"Label a file:  pfes predict {folder} --file FILE --out labelled.csv\n"
+            "From Python:   import pfes\n"
+            f"               classifier = pfes.Classifier.from_run({str(folder)!r})\n"
+            "               print(classifier.predict(['a text']))",
+            highlight=False, soft_wrap=True, markup=False,
+        )  # fmt: skip
+    if open_page:
+        typer.launch(str(page))

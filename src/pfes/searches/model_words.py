@@ -1,0 +1,91 @@
+"""Words for labels whose names give none: what the model itself answers for their examples."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from pfes.contract import LanguageModel
+from pfes.errors import PfesError
+from pfes.searches.encoded import encode_for
+from pfes.tasks.encode import single_token
+from pfes.tasks.task import Task
+
+LIKELY = 500  # answers that words are chosen among
+READ = 16  # examples of each label that are looked at
+
+
+def words_from_answers(
+    model: LanguageModel, task: Task, words: Mapping[str, str], template: str
+) -> dict[str, str]:
+    """Return `words` with one for every label of the task.
+
+    A missing one is the likely answer whose log-probability, over the label's examples, is furthest
+    above its mean over all examples (as LM-BFF finds its label words).
+    """
+    labels = task.spec.labels
+    if all(label in words for label in labels):
+        return {label: words[label] for label in labels}
+    likely = _likely_answers(model, task, template)
+    taken = {single_token(word, model.tokenizer) for word in words.values()}
+    found = dict(words)
+    for label in labels:
+        if label in found:
+            continue
+        gaps = likely.gaps(labels.index(label))
+        for index in np.argsort(-gaps, kind="stable").tolist():
+            token = likely.tokens[index]
+            word = model.tokenizer.decode([token]).strip()
+            usable = word.isalpha() and single_token(word, model.tokenizer) == token
+            if usable and token not in taken:
+                found[label] = word
+                taken.add(token)
+                break
+        else:
+            raise PfesError(
+                f"no word of one token was found for label {label!r}: give one with "
+                f"--word '{label}=WORD'"
+            )
+    return {label: found[label] for label in labels}
+
+
+class _Likely:
+    """The likely answers to some examples, and how likely they are for each."""
+
+    def __init__(self, tokens: list[int], logprobs: np.ndarray, labels: np.ndarray) -> None:
+        self.tokens = tokens
+        self._logprobs = np.maximum(logprobs.astype(np.float64), -50)  # (examples, tokens)
+        self._labels = labels
+
+    def gaps(self, label: int) -> np.ndarray:
+        """Return how much likelier each answer is for a label's examples than for all."""
+        own = self._logprobs[self._labels == label]
+        return np.asarray(own.mean(axis=0) - self._logprobs.mean(axis=0))
+
+
+def _likely_answers(model: LanguageModel, task: Task, template: str) -> _Likely:
+    examples = []
+    for label in range(len(task.spec.labels)):
+        examples += [example for example in task.train if example.label == label][:READ]
+    # any two words will do to encode with: the answers are those of the whole vocabulary
+    stand_ins = _two_words(model)
+    spec = task.spec.model_copy(
+        update={"templates": {model.family: template}, "verbalizers": stand_ins}
+    )
+    batch = encode_for(model, spec, examples, 0)
+    prompt = np.empty((0, model.width), dtype=np.float32)
+    tokens, logprobs = model.likely_answers(prompt, batch, LIKELY)
+    own = list(batch.words)
+    return _Likely(own + tokens, logprobs, np.array([example.label for example in examples]))
+
+
+def _two_words(model: LanguageModel) -> dict[str, str]:
+    """Return two different words of one token each."""
+    found: dict[int, str] = {}
+    for token in range(model.vocabulary):
+        word = model.tokenizer.decode([token]).strip()
+        single = single_token(word, model.tokenizer) if word.isalpha() else None
+        if single is not None:
+            found.setdefault(single, word)
+        if len(found) == 2:
+            return {str(i): word for i, word in enumerate(found.values())}
+    raise PfesError(f"the vocabulary of {model.name} has no words of one token")
