@@ -81,7 +81,7 @@ def test_selection_by_metric_then_loss_then_age(ours: tuple, theirs: tuple, wins
 
 def test_the_selected_solution_is_the_one_that_validated_best() -> None:
     search = Search(optimizer("saes"), Counted(), validate, 120, 6)
-    seen = []
+    seen = [(validate(search.start), search.start, 0)]
     for step in search.steps():
         assert step.validation is not None
         seen.append((step.validation, search.optimizer.solution.copy(), step.evaluations))
@@ -107,3 +107,24 @@ def test_a_failing_model_counts_as_worst_and_goes_on() -> None:
     list(search.steps())
     assert np.isfinite(search.optimizer.solution).all()
     assert search.optimizer.best_value < 8
+
+
+@pytest.mark.parametrize("kind", ["one", "saes"])
+def test_a_start_is_validated_once_and_kept_if_nothing_is_better(kind: str) -> None:
+    seen = []
+
+    def worse_or_equal(solution: np.ndarray) -> Validation:
+        seen.append(solution.copy())
+        return Validation(0.5, 1.0, 1.0)
+
+    search = Search(optimizer(kind), Counted(), worse_or_equal, 30, 10)
+    assert not any(step.selected for step in search.steps())
+    assert search.selection is not None
+    assert search.selection.evaluations == 0
+    np.testing.assert_array_equal(search.selection.solution, np.ones(8))
+    np.testing.assert_array_equal(seen[0], np.ones(8))
+    before = len(seen)
+    again = Search(optimizer(kind), Counted(), worse_or_equal, 30, 10)
+    again.load_state(search.state())
+    list(again.steps())
+    assert len(seen) == before

@@ -11,6 +11,7 @@ from rich.text import Text
 from pfes.runs.result import Result
 from pfes.runs.versions import FREE_NOTE, figure, versions
 
+START_KEPT = "The search found nothing that validates better than its start: the start is kept."
 DIFFERENCES = {
     "gain": "found − template alone",
     "added": "found − initial prompt",
@@ -41,6 +42,8 @@ def show_result(result: Result, folder: Path, as_json: bool) -> None:
         f"{spent}; training loss {result.initial_train_loss:.4f} → {result.train_loss:.4f}{sure}",
         highlight=False,
     )
+    if result.kept_start:
+        console.print(START_KEPT, highlight=False, soft_wrap=True)
     for line in _reading(result):
         console.print(line, highlight=False, markup=False)
     if result.beta_trials:

@@ -8,8 +8,14 @@ from pfes.system.colors import BLUE, GREY, ORANGE
 from pfes.system.files import replace_file
 
 
-def draw_convergence(history: list[dict[str, Any]], path: Path) -> None:
-    """Draw loss, validation metric and step size over the evaluations of a run."""
+def draw_convergence(
+    history: list[dict[str, Any]], selected: tuple[int, float], path: Path
+) -> None:
+    """Draw loss, validation metric and step size over the evaluations of a run.
+
+    `selected` are the evaluations spent when the found prompt was reached, and its validation
+    metric: no line of the history has them if the start was kept, at 0.
+    """
     from matplotlib.figure import Figure
 
     spent = [line["evaluations"] for line in history]
@@ -32,11 +38,7 @@ def draw_convergence(history: list[dict[str, Any]], path: Path) -> None:
         [line["validation"]["metric"] for line in judged],
         "o-", color=ORANGE, ms=4, label="validation (right axis)",
     )  # fmt: skip
-    selected = [line for line in judged if line["selected"]][-1]
-    right.plot(
-        selected["evaluations"], selected["validation"]["metric"],
-        "*", color=ORANGE, ms=14, label="selected",
-    )  # fmt: skip
+    right.plot(*selected, "*", color=ORANGE, ms=14, label="selected")
     right.set_ylabel("validation metric")
     handles = [*top.get_legend_handles_labels()[0], *right.get_legend_handles_labels()[0]]
     figure.legend(handles=handles, loc="outside upper center", ncols=4, frameon=False, fontsize=9)

@@ -61,7 +61,9 @@ class Result(BaseModel):
         None, description="what was settled before the search, as --init auto and --sigma0 auto do"
     )
     stopped: str | None = Field(description="the optimizer's own reason to end before the budget")
-    selected_at: int = Field(description="evaluations spent when the found prompt was reached")
+    selected_at: int = Field(
+        description="evaluations spent when the found prompt was reached; 0: it is the start"
+    )
     seconds_per_evaluation: float | None = Field(description="null where nothing was searched")
     beta: float | None = Field(description="weight of the regulariser; null where there is none")
     beta_trials: list[Trial] = Field(description="what --beta auto tried, in the end")
@@ -123,6 +125,11 @@ class Result(BaseModel):
             else trial
             for trial in trials
         ]
+
+    @property
+    def kept_start(self) -> bool:
+        """Whether there was a search, and nothing in it validated better than its start."""
+        return self.evaluations > 0 and self.selected_at == 0
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -143,7 +143,8 @@ def _write(
     folder.write_prompt(outcome.prompt, about, scores["test"].reading, outcome.examples.train.words)
     history = steps_with_beta(SavedRun(folder.path).history, result.beta)
     if history:
-        draw_convergence(history, folder.files.figure)
+        selected = result.selected_at, result.validation
+        draw_convergence(history, selected, folder.files.figure)
     folder.write_result(result)
 
 

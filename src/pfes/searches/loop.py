@@ -52,6 +52,7 @@ class Selection:
 class Search:
     """Spends a budget of evaluations exactly, and keeps the solution that validates best.
 
+    The start is the first candidate for selection, so nothing that validates worse is ever kept.
     An optimizer that says it has `stopped` ends the search before the budget.
     """
 
@@ -94,6 +95,9 @@ class Search:
 
     def _step(self, goal: int) -> Step:
         clock = self._clock
+        if self.selection is None:
+            with clock.measure("validation"):
+                self.selection = Selection(self.start, self._validate(self.start), 0)
         began = time.perf_counter()
         with clock.measure("optimizer"):
             candidates = self.optimizer.ask()
@@ -123,7 +127,8 @@ class Search:
         )
 
     def _select(self, validation: Validation) -> bool:
-        if self.selection is not None and not validation.beats(self.selection.validation):
+        assert self.selection is not None
+        if not validation.beats(self.selection.validation):
             return False
         self.selection = Selection(self.optimizer.solution.copy(), validation, self.evaluations)
         return True

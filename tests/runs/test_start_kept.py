@@ -1,0 +1,75 @@
+"""The start of a search is a candidate: where nothing is better, it is what a run returns."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pfes.contract import Batch, Floats
+from pfes.methods import METHODS
+from pfes.runs.saved import SavedRun
+from pfes.searches.loop import Step
+from tests import small_runs
+from tests.stand_in import StandIn
+
+
+class StartIsBest(StandIn):
+    """Answers the better, the nearer a prompt is to the one that its batch size is measured on.
+
+    That one is the initial prompt of a run.
+    """
+
+    start: Floats
+
+    def choose_batch_tokens(self, prompt: Floats, batch: Batch, candidates: int) -> int:
+        self.start = prompt.mean(axis=0)
+        return 1000
+
+    def logprobs(self, prompts: Floats, batch: Batch) -> Floats:
+        mean = prompts.mean(axis=1) if prompts.shape[1] else np.zeros((len(prompts), self.width))
+        distance = np.square(mean - self.start).sum(axis=1)[:, None]
+        right = -np.log(2 + np.broadcast_to(distance, (len(prompts), len(batch))))
+        wrong = np.log1p(-np.exp(right)) - 1e-3
+        answers = np.where(
+            batch.labels[None, :, None] == [0, 1], right[..., None], wrong[..., None]
+        )
+        return answers.astype(np.float32)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if METHODS[name].optimizer])
+def test_a_start_that_nothing_beats_is_kept(
+    task_file: Path, tmp_path: Path, folders: Callable[[str], Path], method: str
+) -> None:
+    policy = {"policy_model": str(folders("llama"))} if method == "rlprompt" else {}
+    model = StartIsBest()
+    result = small_runs.finish(task_file, tmp_path / "run", model=model, method=method, **policy)
+    assert result.kept_start
+    assert result.selected_at == 0
+    assert result.evaluations == 24
+    assert result.train_loss == result.initial_train_loss
+    np.testing.assert_array_equal(result.prompt.mean(axis=0), model.start)
+    assert not any(line["selected"] for line in SavedRun(tmp_path / "run").history)
+    assert (tmp_path / "run/convergence.png").exists()
+
+
+def test_a_start_that_nothing_beats_is_kept_whatever_beta(task_file: Path, tmp_path: Path) -> None:
+    changes = {"beta": "auto", "budget": 90, "model": StartIsBest()}
+    result = small_runs.finish(task_file, tmp_path / "run", **changes)
+    assert result.selected_at == 0
+    assert result.beta == 1.0
+
+
+@pytest.mark.parametrize("stop", [0, 1, 3])
+def test_a_kept_start_survives_a_resume(task_file: Path, tmp_path: Path, stop: int) -> None:
+    whole = small_runs.finish(task_file, tmp_path / "whole", model=StartIsBest())
+    model = StartIsBest()
+    events = small_runs.begin(task_file, tmp_path / "parted", model=model)
+    steps = (event for event in events if isinstance(event, Step))
+    for _ in range(stop):
+        next(steps)
+    events.close()
+    resumed = small_runs.finish(task_file, tmp_path / "parted", model=model, resume=True)
+    assert resumed.selected_at == 0
+    assert resumed.validation == whole.validation
+    np.testing.assert_array_equal(resumed.prompt, whole.prompt)
