@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypedDict
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from pfes.contract import Placement
 from pfes.errors import SettingError
@@ -11,6 +19,7 @@ from pfes.methods import PAPER
 
 DEFAULT_METHOD = "saes-id-cr"
 DEFAULT_SHOTS = 16  # examples per class, as in the paper
+ALL: Literal["all"] = "all"  # as shots: every example that is not held out
 BETA = 1.0
 MAX_BATCH_TOKENS = 8192  # in one forward pass: bounds its memory
 PATIENCE = 600.0  # seconds that a server may be away
@@ -22,10 +31,13 @@ FORMER: dict[str, Any] = {"reading": "plain", "init": "vocab"}
 
 Beta = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 StepSize = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Shots = Annotated[int, Field(ge=1)] | Literal["all"]
+Balance = Literal["equal", "most", "natural"]
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
 Schedule = Literal["constant", "linear", "cosine"]
 OnStop = Literal["restart", "end"]
 ReadingName = Literal["plain", "offset", "slope", "words", "auto"]
+EQUAL: Balance = "equal"
 
 
 class RunConfig(BaseModel):
@@ -162,10 +174,14 @@ class RunConfig(BaseModel):
     free: Literal["all", "none"] = Field(
         "all", description="test what costs no search, too: all of it, or none but the template"
     )
-    shots: int = Field(
+    shots: Shots = Field(
         DEFAULT_SHOTS,
-        ge=1,
-        description="training, and again validation, examples per class",
+        description="training, and again validation, examples per class; all: half of them to each",
+        json_schema_extra={"source": PAPER},
+    )
+    balance: Balance = Field(
+        EQUAL,
+        description="of the classes: equal, most (what a scarce one has), natural (as in the data)",
         json_schema_extra={"source": PAPER},
     )
     seed: int = Field(0, ge=0, description="of the split, the initial prompt and the search")
@@ -209,6 +225,18 @@ class RunConfig(BaseModel):
         None, ge=1, description="candidates evaluated in one call [a whole generation]"
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _all_as_they_are(cls, settings: Any) -> Any:
+        if isinstance(settings, Mapping) and "balance" not in settings and "shots" in settings:
+            return {**settings, "balance": balance_for(settings["shots"])}
+        return settings
+
+    @field_validator("balance")
+    @classmethod
+    def _fits_shots(cls, balance: Balance, info: ValidationInfo) -> Balance:
+        return balance_for(info.data.get("shots"), balance)
+
     @field_validator("init")
     @classmethod
     def _known_start(cls, init: str) -> str:
@@ -248,7 +276,8 @@ class Settings(TypedDict, total=False):
     demonstrations: int
     draws: int
     free: Literal["all", "none"]
-    shots: int
+    shots: int | Literal["all"]
+    balance: Balance
     seed: int
     eval_every: int
     test_limit: int | None
@@ -276,6 +305,18 @@ LOCATION = frozenset(
 
 # The location of whoever uses a finished run: one process, here
 THIS_PROCESS: dict[str, Any] = {"engine": "serial", "workers": None, "threads": None}
+
+
+def balance_for(shots: object, balance: Balance | None = None) -> Balance:
+    """Return how classes are balanced; if that is not given, as it goes with `shots`.
+
+    Classes of all examples are as large as they are: to make them equal is a `ValueError`.
+    """
+    if shots != ALL:
+        return balance or EQUAL
+    if balance == EQUAL:
+        raise ValueError("with all shots, classes are as large as they are: leave this setting out")
+    return balance or "natural"
 
 
 def is_served(model: str) -> bool:

@@ -16,6 +16,7 @@ from pfes.config import RunConfig, Settings
 from pfes.errors import PfesError
 from pfes.models.local.load import load_model
 from pfes.models.source import ModelSource, find_model
+from pfes.runs.saved import SavedRun
 from pfes.runs.start import start_run
 from pfes.system.stages import result_of
 from pfes.tasks.encode import encode
@@ -28,11 +29,11 @@ TEMPLATE = "Review: {text}\nSentiment:"
 WORDS = {"bad": "terrible", "good": "great"}
 
 
-def films(part: str = "part") -> pfes.Task:
+def films(part: str = "part", shots: Any = 4) -> pfes.Task:
     texts = [f"{text} , {part} {i}" for i in range(20) for text, _ in LINES]
     labels = [label for _ in range(20) for _, label in LINES]
     settings = {"template": TEMPLATE, "verbalizers": WORDS, "name": "films"}
-    return pfes.Task.from_examples(texts, labels, shots=4, seed=1, **settings)
+    return pfes.Task.from_examples(texts, labels, shots=shots, seed=1, **settings)
 
 
 def python_settings(**changes: object) -> dict:
@@ -40,8 +41,8 @@ def python_settings(**changes: object) -> dict:
     return {k: v for k, v in settings.items() if k not in ("shots", "seed", "test_limit")}
 
 
-@pytest.mark.parametrize(("name", "given"), [("seed", 3), ("shots", 8)])
-def test_a_task_and_a_setting_that_disagree(name: str, given: int) -> None:
+@pytest.mark.parametrize(("name", "given"), [("seed", 3), ("shots", 8), ("balance", "most")])
+def test_a_task_and_a_setting_that_disagree(name: str, given: Any) -> None:
     with pytest.raises(PfesError, match=f"^{name}: the task was made with"):
         pfes.search(StandIn(), films(), **{name: given})
 
@@ -49,6 +50,16 @@ def test_a_task_and_a_setting_that_disagree(name: str, given: int) -> None:
 def test_a_task_and_settings_that_agree() -> None:
     result = pfes.search(StandIn(), films(), seed=1, shots=4, **python_settings())
     assert (result.seed, result.config["shots"]) == (1, 4)
+
+
+def test_a_loaded_task_may_have_all_its_examples(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    task = films(shots="all")
+    result = pfes.search(StandIn(), task, out=out, **python_settings())
+    assert (result.config["shots"], result.config["balance"]) == ("all", "natural")
+    saved = SavedRun(out)
+    assert saved.task == task
+    assert saved.config.shots == "all"
 
 
 def test_a_task_made_in_python_is_stored_whole(

@@ -102,7 +102,8 @@ def test_test_limit_keeps_the_same_examples_for_every_seed(task_file: Path) -> N
 
 def test_separate_test_file(tmp_path: Path) -> None:
     write(tmp_path, ".csv", ROWS)
-    write(tmp_path, ".jsonl", ROWS[:7], name="held-out")
+    held_out = [row | {"text": f"other {i}"} for i, row in enumerate(ROWS[:7])]
+    write(tmp_path, ".jsonl", held_out, name="held-out")
     text = SPEC.format(file="data.csv").replace(
         "}\ntemplates", ", test_file: held-out.jsonl}\ntemplates"
     )
@@ -152,7 +153,8 @@ def test_data_dir_without_the_task(tmp_path: Path, missing: str, message: str) -
         ("text,stars\nfine,1\n", "no value for 'label'"),
         ("text,label\nfine\n", "no value for 'label'"),
         ("text,label\n" + "good,1\n" * 9, "label '0' has 0 examples"),
-        ("text,label\n" + "good,1\nbad,0\n" * 9, "use 3 shots"),
+        ("text,label\n" + "".join(f"good {i},1\nbad {i},0\n" for i in range(9)), "use 3 shots"),
+        ("text,label\n" + "good,1\nbad,0\n" * 9, "14 texts are in the test data, too"),
         ("label,text\n1,good, but long\n", "row 1: more values than columns"),
         ('text,label\n"Good" they said,1\n', "and double every quote inside it"),
         ('text,label\n"Good,1\nbad,0\n', "and double every quote inside it"),

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+
+from pfes.cli.options import with_settings
 
 tasks = typer.Typer(help="List, show and check tasks.", invoke_without_command=True)
 methods = typer.Typer(help="List and show methods.", invoke_without_command=True)
@@ -94,24 +96,22 @@ def new_task(
 
 
 @tasks.command("check")
+@with_settings(("shots", "balance", "seed", "data_dir"))
 def check_task(
+    settings: dict[str, Any],
     file: Annotated[str, typer.Argument(help="task name or YAML file")],
     model: Annotated[
         str | None,
         typer.Option(help="also check that each verbalizer word is one token of this model"),
     ] = None,
-    shots: Annotated[int | None, typer.Option(min=1, help="examples to draw per class")] = None,
-    data_dir: Annotated[
-        str | None, typer.Option(help="folder with local copies of data sets, one per task")
-    ] = None,
 ) -> None:
     """Check a task and its data, and show one example as the model would read it."""
-    from pfes.config import DEFAULT_SHOTS
-    from pfes.tasks import load_task
+    from pfes.config import make_config
     from pfes.tasks.encode import verbalizer_tokens
+    from pfes.tasks.loader import load_run_task
     from pfes.tasks.spec import MASK
 
-    task = load_task(file, shots or DEFAULT_SHOTS, data_dir=data_dir)
+    task = load_run_task(make_config(model=model or "", task=file, **settings))
     if model is not None:
         from pfes.models.source import find_model
 
@@ -120,6 +120,8 @@ def check_task(
         f"{task.name}: {len(task.train)} training, {len(task.validation)} validation, "
         f"{len(task.test)} test examples"
     )
+    if task.dropped:
+        print(f"{task.dropped} examples are not drawn: their texts are in the test data, too")
     example = task.train[0]
     label = task.spec.labels[example.label]
     for family, template in task.spec.templates.items():

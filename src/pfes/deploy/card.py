@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from pfes.config import ALL, RunConfig
 from pfes.contract import Family, Placement
 from pfes.deploy.prompt import SavedPrompt
 from pfes.tasks.spec import MASK, placeholders
@@ -140,7 +141,7 @@ def card(saved: SavedPrompt, kind: str, family: Family, base: str, words: tuple[
         f"Labels and the words that stand for them:\n\n{_fenced(_labels(saved), 'text')}",
         "## How good it is",
         _quality(figures) if figures else "No result was stored with this prompt.",
-        f"Method {config.method}, seed {config.seed}, {config.shots} examples per class, budget "
+        f"Method {config.method}, seed {config.seed}, {_examples(config)}, budget "
         f"{config.budget} evaluations.",
         "## How to use it",
         _usage(saved, kind, family, base, dict(zip(spec.labels, words, strict=True))),
@@ -149,6 +150,16 @@ def card(saved: SavedPrompt, kind: str, family: Family, base: str, words: tuple[
         + "`",
     ]
     return "\n\n".join(lines) + "\n"
+
+
+def _examples(config: RunConfig) -> str:
+    """Return how many examples the prompt was searched with."""
+    if config.shots == ALL:
+        return "all examples"
+    shots = f"{config.shots} examples per class"
+    return {"equal": shots, "most": f"at most {shots}", "natural": f"on average {shots}"}[
+        config.balance
+    ]
 
 
 def _quality(figures: dict[str, Any]) -> str:

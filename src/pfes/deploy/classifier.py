@@ -96,14 +96,18 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Search a prompt on labelled texts.
 
         Of each class, `shots` texts are trained on and as many others choose the prompt: 16 unless
-        given, or half of what the scarcest class has. None is held out for a test.
+        given, or half of what the scarcest class has. None is held out for a test. With a `balance`
+        other than equal, and with all shots, a scarce class does not limit the others.
         """
         labels = np.asarray(y)
         if labels.ndim != 1 or len(labels) == 0:
             raise PfesError(f"y must be a list of labels, one for each text, not {labels.shape}")
         settings = dict(self.settings)
-        scarcest = min(Counter(labels.tolist()).values())
-        shots = settings.pop("shots", None) or max(1, min(DEFAULT_SHOTS, scarcest // 2))
+        balance = settings.pop("balance", None)
+        counts = Counter(labels.tolist()).values()
+        limits = {"most": DEFAULT_SHOTS, "natural": len(labels) // (2 * len(counts))}
+        limit = limits.get(str(balance), min(counts) // 2)
+        shots = settings.pop("shots", None) or max(1, min(DEFAULT_SHOTS, limit))
         classes = np.unique(labels)  # sorted, as scikit-learn has them
         task = Task.from_examples(
             X,
@@ -114,6 +118,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             shots=shots,
             seed=settings.pop("seed", 0),
             holdout=0.0,
+            balance=balance,
         )
         if len(task.spec.labels) != len(classes):
             raise PfesError(

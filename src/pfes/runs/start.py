@@ -117,11 +117,12 @@ def search(
 
     `model` and `task` are names or loaded objects. The settings are those of `pfes search`, with
     underscores; those that are left out have the same defaults. With `out`, the run is saved there
-    and can be resumed. A loaded task has its own shots and seed: given here, they must agree.
+    and can be resumed. A loaded task has its own shots, balance and seed: given here, they must
+    agree.
     """
     given: dict[str, Any] = dict(settings)
     if isinstance(task, Task):
-        for name in ("shots", "seed"):
+        for name in ("shots", "seed", "balance"):
             own = getattr(task, name)
             if given.setdefault(name, own) != own:
                 raise SettingError(name, f"the task was made with {own}, not {given[name]}")

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from pfes.config import DEFAULT_SHOTS, RunConfig
+from pfes.config import DEFAULT_SHOTS, Balance, RunConfig, Shots
 from pfes.contract import Ints
 from pfes.errors import PfesError, SettingError
 from pfes.tasks.data import Row, Rows, read_splits
+from pfes.tasks.duplicates import not_among, text_hash
 from pfes.tasks.example import Example, as_text
 from pfes.tasks.spec import TaskSpec, label_key, read_spec
-from pfes.tasks.split import few_shot, hold_out, label_shares, limit_test
+from pfes.tasks.split import checked_balance, few_shot, hold_out, label_shares, limit_test
 from pfes.tasks.task import Task
 from pfes.tasks.texts import read_texts
 
@@ -23,18 +24,22 @@ READ_UNLABELLED = 100_000  # rows of their file, at most
 
 def load_task(
     name: str | Path,
-    shots: int = DEFAULT_SHOTS,
+    shots: Shots = DEFAULT_SHOTS,
     seed: int = 0,
     data_dir: str | Path | None = None,
     test_limit: int | None = None,
     unlabelled: str | Path | None = None,
+    balance: Balance | None = None,
 ) -> Task:
     """Load a task by name or YAML file, with `shots` training examples per class.
 
-    As many other examples are drawn for validation; `seed` determines both. At most `test_limit`
-    test examples are used, chosen at random but the same for every seed. `unlabelled` is a file of
-    further texts, of which at most a thousand are used.
+    As many other examples are drawn for validation; `seed` determines both. If `shots` is "all",
+    half of each class is for training and half for validation. `balance` says what is drawn where
+    classes differ in size: "equal", "most" or "natural". Texts that are also in the test data are
+    never drawn. At most `test_limit` test examples are used, chosen at random but the same for
+    every seed. `unlabelled` is a file of further texts, of which at most a thousand are used.
     """
+    balance = checked_balance(shots, balance)
     spec, base = read_spec(name)
     assert spec.dataset is not None  # `read_spec` requires one
     where = spec.dataset.where
@@ -49,7 +54,10 @@ def load_task(
         pool, held_out = np.arange(len(training)), np.arange(len(testing))
     if not len(held_out):
         raise PfesError(f"task {spec.name!r}: the test data has no examples")
-    train, validation = few_shot(spec.name, spec.labels, training.labels[pool], shots, seed)
+    labels = training.labels[pool]
+    # compared with all that is held out, so that a limit of the test does not change what is drawn
+    usable = not_among(training.hashes[pool], testing.hashes[held_out])
+    train, validation = few_shot(spec.name, spec.labels, labels, shots, seed, balance, usable)
     held_out = limit_test(held_out, test_limit)
     parts = [pool[train], pool[validation]]
     if testing is training:
@@ -64,8 +72,10 @@ def load_task(
         test_examples,
         shots,
         seed,
-        label_shares(training.labels[pool], len(spec.labels)),
+        label_shares(labels, len(spec.labels)),
         () if unlabelled is None else _read_unlabelled(spec, Path(unlabelled)),
+        balance,
+        dropped=len(pool) - int(usable.sum()),
     )
 
 
@@ -88,6 +98,7 @@ def load_run_task(config: RunConfig) -> Task:
         data_dir=config.data_dir,
         test_limit=config.test_limit,
         unlabelled=config.unlabelled,
+        balance=config.balance,
     )
 
 
@@ -97,7 +108,13 @@ class _Split:
     def __init__(self, spec: TaskSpec, where: dict[str, str], rows: Rows, source: str) -> None:
         self._spec, self._where, self._rows, self._source = spec, where, rows, source
         self._index = {label: i for i, label in enumerate(spec.labels)}
-        self.labels = np.array(array("i", (label for _, label in self._checked())), dtype=np.int64)
+        labels, hashes = array("i"), array("q")
+        columns = [spec.column(name) for name in spec.fields]
+        for row, label in self._checked():
+            labels.append(label)
+            hashes.append(text_hash(row[column] for column in columns))
+        self.labels: Ints = np.array(labels, dtype=np.int64)
+        self.hashes: Ints = np.frombuffer(hashes, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.labels)

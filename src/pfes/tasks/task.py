@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from pfes.config import DEFAULT_SHOTS
+from pfes.config import ALL, DEFAULT_SHOTS, EQUAL, Balance, Shots
 from pfes.contract import Family
 from pfes.errors import PfesError, SettingError
+from pfes.tasks.duplicates import not_among, text_hash
 from pfes.tasks.example import UNKNOWN, Example, text_fields
 from pfes.tasks.spec import MASK, TaskSpec, label_key, placeholders, validation_message
-from pfes.tasks.split import few_shot, hold_out, label_shares
+from pfes.tasks.split import checked_balance, few_shot, hold_out, label_shares
 
 HOLDOUT = 0.2  # part of the examples held out for the test
 SPLITS = ("train", "validation", "test", "unlabelled")
@@ -26,11 +27,14 @@ class Task:
     train: tuple[Example, ...]
     validation: tuple[Example, ...]
     test: tuple[Example, ...]  # may be empty; then there is no test
-    shots: int
+    shots: Shots
     seed: int
     # of each label in the data that the examples are drawn from; empty if not known
     shares: tuple[float, ...] = field(default=(), compare=False)
     unlabelled: tuple[Example, ...] = ()  # further texts, whose labels are not known
+    balance: Balance = EQUAL
+    # examples that were not drawn from because their texts are in the test, too
+    dropped: int = field(default=0, compare=False)
 
     @property
     def name(self) -> str:
@@ -45,10 +49,11 @@ class Task:
         template: str | Mapping[Family, str],
         verbalizers: Mapping[Any, str] | None = None,
         name: str = "task",
-        shots: int = DEFAULT_SHOTS,
+        shots: Shots = DEFAULT_SHOTS,
         seed: int = 0,
         holdout: float = HOLDOUT,
         unlabelled: Any = (),
+        balance: Balance | None = None,
         **spec: Any,
     ) -> "Task":
         """Make a task from labelled texts, without a file.
@@ -58,6 +63,8 @@ class Task:
         causal models; give both as a mapping. `verbalizers` maps labels to words; by default the
         labels themselves are the words. The part `holdout` of the examples is held out for the
         test; of the others, `shots` per class are used for training and as many for validation.
+        If `shots` is "all", half of each class is for each; `balance` says what is drawn where
+        classes differ in size. Texts that are also held out are never drawn.
         `unlabelled` are further texts, from which a reading's offsets may learn.
         `spec` holds other fields of `TaskSpec`, such as `metric`.
         """
@@ -67,8 +74,7 @@ class Task:
         )
         if missing is not None:
             raise PfesError(f"label {missing} is missing")
-        if shots < 1:
-            raise SettingError("shots", f"at least 1, not {shots}")
+        balance = checked_balance(shots, balance)
         keys = [label_key(label) for label in given]
         words = (
             {label: label for label in sorted(set(keys))} if verbalizers is None else verbalizers
@@ -97,14 +103,19 @@ class Task:
         examples = [Example(f, index[key]) for f, key in zip(fields, keys, strict=True)]
         pool, held_out = hold_out(len(examples), holdout)
         label_indices = np.array([examples[i].label for i in pool.tolist()], dtype=np.int64)
-        train, validation = few_shot(name, task_spec.labels, label_indices, shots, seed)
+        hashes = np.array([text_hash(f.values()) for f in fields], dtype=np.int64)
+        usable = not_among(hashes[pool], hashes[held_out])
+        train, validation = few_shot(
+            name, task_spec.labels, label_indices, shots, seed, balance, usable
+        )
         parts = {"train": pool[train], "validation": pool[validation], "test": held_out}
-        splits = {
+        splits: dict[str, Any] = {
             part: tuple(examples[i] for i in chosen.tolist()) for part, chosen in parts.items()
         }
         further = [Example(f, UNKNOWN) for f in text_fields(unlabelled, task_spec.fields)]
         splits["unlabelled"] = tuple(example for example in further if not example.is_empty)
         shares = label_shares(label_indices, len(task_spec.labels))
+        splits |= {"balance": balance, "dropped": len(pool) - int(usable.sum())}
         return cls(task_spec, shots=shots, seed=seed, shares=shares, **splits)
 
     @classmethod
@@ -125,6 +136,8 @@ class Task:
             "spec": self.spec.model_dump(mode="json"),
             "shots": self.shots,
             "seed": self.seed,
+            "balance": self.balance,
+            "dropped": self.dropped,
             "shares": list(self.shares),
             **{name: [asdict(example) for example in part] for name, part in splits.items()},
         }
@@ -134,11 +147,14 @@ class Task:
         """Make a task from what `to_json` returned; missing or wrong content is a `ValueError`."""
         try:
             spec = TaskSpec.model_validate(content["spec"])
-            content = {"unlabelled": (), **content}  # what earlier versions did not store
-            splits = {name: _examples(content[name]) for name in SPLITS}
+            # what earlier versions did not store
+            content = {"unlabelled": (), "balance": EQUAL, "dropped": 0, **content}
+            splits: dict[str, Any] = {name: _examples(content[name]) for name in SPLITS}
             shares = tuple(float(share) for share in content.get("shares", ()))
-            shots, seed = int(content["shots"]), int(content["seed"])
-            return cls(spec, shots=shots, seed=seed, shares=shares, **splits)
+            shots: Shots = ALL if content["shots"] == ALL else int(content["shots"])
+            splits["balance"] = checked_balance(shots, content["balance"])
+            splits["dropped"] = int(content["dropped"])
+            return cls(spec, shots=shots, seed=int(content["seed"]), shares=shares, **splits)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a task: {error}") from None
 
