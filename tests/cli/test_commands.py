@@ -149,7 +149,7 @@ def test_settings_without_names_are_one_line(cli: Cli, tmp_path: Path) -> None:
         ({"budget": -5}, "--budget"),
         ({"shots": 4000}, "shots or add data"),
         ({"device": "toaster"}, "--device"),
-        ({"init": "nonsense"}, "--init: choose vocab, zeros or text"),
+        ({"init": "nonsense"}, "--init: choose auto, vocab, zeros or text"),
         ({"prompt_length": 100000}, "leaves no room"),
         ({"data_dir": "nowhere", "task": "sst2"}, "nowhere/sst2 does not exist"),
         ({"config": "nowhere.yaml"}, "nowhere.yaml"),

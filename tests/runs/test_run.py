@@ -91,6 +91,7 @@ def test_a_run_folder_holds_the_whole_run(task_file: Path, tmp_path: Path) -> No
     names = {path.name for path in (tmp_path / "run").iterdir()}
     tensors = {"checkpoint.safetensors", "checkpoint-before.safetensors", "prompt.safetensors"}
     others = {"answers.jsonl", "config.json", "history.jsonl", "result.json", "task.json", ".lock"}
+    others |= {"start.json"}
     assert names == tensors | others | {"convergence.png"}
     saved = SavedRun(tmp_path / "run")
     lines = saved.history

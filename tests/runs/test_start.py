@@ -122,7 +122,7 @@ def no_loading(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 WRONG = [
-    ({"init": "nonsense"}, "init: choose vocab, zeros or text:…"),
+    ({"init": "nonsense"}, "init: choose auto, vocab, zeros or text:…"),
     ({"init": "text:"}, "init: the text after text: is empty"),
     ({"method": "nonsense"}, "method: no 'nonsense'"),
     ({"task": "nonsense"}, "task: no 'nonsense'"),
