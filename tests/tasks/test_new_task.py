@@ -164,3 +164,61 @@ def test_words_come_from_the_models_own_tokens() -> None:
     assert label_words(["great", "terrible"], tokenizer) == {
         "great": "great", "terrible": "terrible",
     }  # fmt: skip
+
+
+def test_rows_without_text_or_label_are_left_out(tmp_path: Path) -> None:
+    rows = tickets()
+    rows[3]["message"], rows[7]["team"] = " ", ""
+    path = write(tmp_path / "tickets.csv", rows)
+    done = call("tasks", "new", path)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 60 rows have no text or no label: they are left out (skip_empty)" in done.stdout
+    target = tmp_path / "tickets.yaml"
+    assert yaml.safe_load(target.read_text())["dataset"]["skip_empty"] is True
+    task = load_task(target, shots="all")
+    assert len(task.train) + len(task.validation) + len(task.test) == 58
+    target.write_text(target.read_text().replace("skip_empty: true", "skip_empty: false"))
+    with pytest.raises(PfesError, match="row 4: empty text"):
+        load_task(target, shots="all")
+
+
+def test_half_a_pair_is_no_example(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"first": f"number {i} is a long sentence", "second": f"it is {i} again", "y": i % 2}
+        for i in range(40)
+    ]
+    rows[5]["second"], rows[6]["first"] = None, float("nan")
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    found = find_columns(path)
+    assert (found.rows, found.empty) == (40, 2)
+    target = tmp_path / "pairs.yaml"
+    target.write_text(draft_task(path, found, tmp_path).yaml())
+    task = load_task(target, shots="all")
+    assert len(task.train) + len(task.validation) + len(task.test) == 38
+
+
+def test_where_every_row_is_left_out_a_name_may_be_wrong(tmp_path: Path) -> None:
+    path = write(tmp_path / "tickets.csv", tickets())
+    target = tmp_path / "tickets.yaml"
+    text = draft_task(path, find_columns(path), tmp_path).yaml()
+    text = text.replace("label: team", "label: squad")
+    target.write_text(text.replace("file: ", "skip_empty: true\n  file: "))
+    with pytest.raises(PfesError, match="no row has both .* row 1: no value for 'squad'"):
+        load_task(target)
+
+
+def test_a_label_that_comes_late_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pfes.tasks.columns.SCANNED", 30)
+    rows = [*tickets(50), *({"id": i, "team": "sales", "message": f"a {i}"} for i in range(9))]
+    found = find_columns(write(tmp_path / "tickets.csv", rows))
+    assert found.labels == {"billing": 33, "outage": 17, "sales": 9}
+    assert found.rows == 59
+
+
+def test_a_file_sorted_by_its_label_has_all_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pfes.tasks.columns.SCANNED", 10)
+    rows = [{"label": "ab"[i // 20], "text": f"some text of number {i}"} for i in range(40)]
+    assert find_columns(write(tmp_path / "t.csv", rows)).labels == {"a": 20, "b": 20}

@@ -87,7 +87,10 @@ def new_task(
     print(f"label: column {columns.label!r}{guessed}, {len(columns.labels)} labels")
     print(f"text: {' and '.join(f'column {name!r}' for name in columns.texts)}")
     if columns.empty:
-        print(f"{columns.empty} of {columns.rows} rows have no text or no label")
+        print(
+            f"{columns.empty} of {columns.rows} rows have no text or no label: "
+            "they are left out (skip_empty)"
+        )
     missing = [name for name, word in words.items() if not word]
     if model is not None and missing:
         print(f"no word of one token for {', '.join(map(repr, missing))}: write one into the file")

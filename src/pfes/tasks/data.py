@@ -11,6 +11,13 @@ from typing import Any
 from pfes.errors import PfesError, SettingError, one_line
 from pfes.system.downloads import HUB_TIMEOUT
 from pfes.system.files import replacing
+from pfes.tasks.file_check import (
+    NO_UTF_8,
+    SAVE_AS,
+    SPREADSHEETS,
+    check_is_text,
+    other_separator,
+)
 from pfes.tasks.spec import DatasetSpec
 
 Row = dict[str, Any]
@@ -22,23 +29,28 @@ WRITABLE_SUFFIXES = (".jsonl", ".csv", ".tsv")
 def read_file(path: Path) -> Iterator[Row]:
     """Yield the rows of a CSV, TSV, JSONL or Parquet file."""
     if path.suffix not in SUFFIXES:
-        raise PfesError(f"data file {path} must end in one of {', '.join(SUFFIXES)}")
+        advice = f": {SAVE_AS}" if path.suffix.lower() in SPREADSHEETS else ""
+        raise PfesError(f"data file {path} must end in one of {', '.join(SUFFIXES)}{advice}")
     if not path.is_file():
         raise PfesError(f"data file {path} does not exist")
     try:
+        if path.suffix == ".parquet":
+            yield from _read_parquet(path)
+            return
+        check_is_text(path)
         if path.suffix == ".jsonl":
             yield from _read_jsonl(path)
-        elif path.suffix == ".parquet":
-            yield from _read_parquet(path)
         else:
-            yield from _read_table(path, "\t" if path.suffix == ".tsv" else ",")
-    except csv.Error as error:
-        raise PfesError(
-            f"data file {path}: {one_line(error)}; quote a text that has quotes or commas in it, "
-            "and double every quote inside it"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
+            yield from _read_table(path, delimiter_of(path))
+    except UnicodeDecodeError:
+        raise PfesError(f"data file {path} cannot be read: {NO_UTF_8}") from None
+    except OSError as error:
         raise PfesError(f"data file {path} cannot be read: {one_line(error)}") from None
+
+
+def delimiter_of(path: Path) -> str:
+    """Return what separates the columns of a CSV or TSV file."""
+    return "\t" if path.suffix == ".tsv" else ","
 
 
 class RowWriter:
@@ -67,7 +79,7 @@ class RowWriter:
             self._file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
             return
         if self._table is None:
-            delimiter = "\t" if self.path.suffix == ".tsv" else ","
+            delimiter = delimiter_of(self.path)
             self._table = csv.DictWriter(self._file, list(row), delimiter=delimiter)
             self._table.writeheader()
         try:
@@ -82,15 +94,23 @@ class RowWriter:
 def _read_table(path: Path, delimiter: str) -> Iterator[Row]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # long texts are allowed
     with path.open(encoding="utf-8-sig", newline="") as file:
+        header = file.readline()
+        file.seek(0)
         # strict: otherwise a text that begins with a quote would swallow the rows after it
-        for number, row in enumerate(csv.DictReader(file, delimiter=delimiter, strict=True), 1):
-            if None in row:
-                separator = "a tab" if delimiter != "," else "commas"
-                raise PfesError(
-                    f"data file {path}, row {number}: more values than columns; a text with "
-                    f"{separator} in it must be quoted"
-                )
-            yield row
+        rows = enumerate(csv.DictReader(file, delimiter=delimiter, strict=True), 1)
+        try:
+            for number, row in rows:
+                if None in row:
+                    quoted = "a tab" if delimiter != "," else "commas"
+                    advice = f"a text with {quoted} in it must be quoted"
+                    advice = other_separator(header, delimiter) or advice
+                    message = f"row {number}: more values than columns; {advice}"
+                    raise PfesError(f"data file {path}, {message}")
+                yield row
+        except csv.Error as error:
+            advice = "quote a text that has quotes or commas in it, and double every quote inside"
+            advice = other_separator(header, delimiter) or f"{advice} it"
+            raise PfesError(f"data file {path}: {one_line(error)}; {advice}") from None
 
 
 def _read_jsonl(path: Path) -> Iterator[Row]:

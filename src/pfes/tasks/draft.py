@@ -62,6 +62,8 @@ def draft_task(
     dataset: dict[str, Any] = {"file": os.path.relpath(path.resolve(), folder.resolve())}
     if renamed:
         dataset["columns"] = renamed
+    if columns.empty:
+        dataset["skip_empty"] = True
     fields = tuple(names.values())
     spec = TaskSpec.model_validate(
         {

@@ -23,6 +23,11 @@ class Example:
         return not any(text.strip() for text in self.fields.values())
 
 
+def is_missing(value: object) -> bool:
+    """Say whether a value of a row is none: not there, not a number, or blank."""
+    return value is None or value != value or not str(value).strip()
+
+
 def as_text(value: object) -> str:
     """Return a value as valid Unicode text: JSON may hold unpaired surrogates."""
     return str(value).encode("utf-8", "replace").decode()

@@ -12,7 +12,7 @@ from pfes.contract import Ints
 from pfes.errors import PfesError, SettingError
 from pfes.tasks.data import Row, Rows, read_splits
 from pfes.tasks.duplicates import not_among, text_hash
-from pfes.tasks.example import Example, as_text
+from pfes.tasks.example import Example, as_text, is_missing
 from pfes.tasks.spec import TaskSpec, label_key, read_spec
 from pfes.tasks.split import checked_balance, few_shot, hold_out, label_shares, limit_test
 from pfes.tasks.task import Task
@@ -140,15 +140,28 @@ class _Split:
         """Check and yield the rows that match `where`, each with the index of its label."""
         columns = [self._spec.column(name) for name in self._spec.fields]
         column, where = self._spec.label, self._where
+        skip_empty = self._spec.dataset is not None and self._spec.dataset.skip_empty
+        empty: tuple[int, Row] | None = None
+        found = False
         for number, row in enumerate(self._rows(), start=1):
             if where and any(label_key(row.get(name, "")) != v for name, v in where.items()):
                 continue
             value = row.get(column)
-            label = None if value is None else self._index.get(label_key(value))
             texts = [row.get(column) for column in columns]
+            if skip_empty and any(map(is_missing, (value, *texts))):
+                empty = empty or (number, row)
+                continue
+            label = None if value is None else self._index.get(label_key(value))
             if label is None or None in texts or not any(str(text).strip() for text in texts):
                 raise PfesError(f"{self._source}, row {number}: {self._problem(row)}")
+            found = True
             yield row, label
+        if empty is not None and not found:  # a column's name may be wrong
+            number, row = empty
+            raise PfesError(
+                f"{self._source}: no row has both a text and a label; row {number}: "
+                f"{self._problem(row)}"
+            )
 
     def _problem(self, row: Row) -> str:
         """Return what is wrong with a row."""

@@ -46,6 +46,7 @@ class DatasetSpec(BaseModel):
         {}, description="the column of a placeholder, where it has another name"
     )
     where: dict[str, str] = Field({}, description="keep only rows with these values")
+    skip_empty: bool = Field(False, description="leave out rows without a text or a label")
     holdout: float = Field(0.2, gt=0, lt=1, description="part held out if there is no test set")
 
     @model_validator(mode="after")
