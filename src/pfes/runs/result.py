@@ -56,7 +56,7 @@ class Result(BaseModel):
     train_loss: Number = Field(description="loss of the found prompt on the training examples")
     initial_train_loss: Number
     evaluations: int = Field(description="function evaluations spent")
-    stopped: str | None = Field(description="the optimizer's own reason to end before the budget")
+    stopped: str | None = Field(description="why the search ended before the budget, if it did")
     selected_at: int = Field(
         description="evaluations spent when the found prompt was reached; 0: it is the start"
     )
