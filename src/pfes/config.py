@@ -68,6 +68,19 @@ class RunConfig(BaseModel):
         description="function evaluations to spend",
         json_schema_extra={"source": PAPER},
     )
+    minutes: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="end the search when it has taken so long, validation aside [no limit]",
+        json_schema_extra={"source": "ours: the budget alone decides"},
+    )
+    stop_after: int | None = Field(
+        None,
+        ge=1,
+        description="end the search when so many evaluations found nothing better [never]",
+        json_schema_extra={"source": "ours: the budget alone decides"},
+    )
     prompt_length: int | None = Field(
         None, ge=1, description="tokens of the prompt [by method and model, or an init text's]"
     )
@@ -256,6 +269,8 @@ class Settings(TypedDict, total=False):
     tokenizer: str | None
     patience: float
     budget: int
+    minutes: float | None
+    stop_after: int | None
     prompt_length: int | None
     beta: float | Literal["auto"] | None
     sigma0: float | Literal["auto"] | None

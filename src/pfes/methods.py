@@ -140,7 +140,7 @@ def settings_of(method: Method) -> tuple[str, ...]:
     """Return the names of the settings that a method takes, beside those that all take."""
     if method.optimizer is None:
         return ("demonstrations", "draws") if method.demonstrations else ()
-    names = ["budget", "prompt_length", "sigma0"]
+    names = ["budget", "minutes", "stop_after", "prompt_length", "sigma0"]
     if method.damping == "intrinsic" or method.space == "subspace":
         names.append("intrinsic_dimension")
     if method.regularized:

@@ -1,5 +1,7 @@
 """--beta auto: rounds, budget, the winner."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,9 @@ from pfes.searches.log_space import Doubles
 from pfes.searches.loop import Search, Validation
 
 
-def make(merits: dict[float, float], budget: int, spent: list[float] | None = None) -> BetaHalving:
+def make(
+    merits: dict[float, float], budget: int, spent: list[float] | None = None, **limits: Any
+) -> BetaHalving:
     """Searches whose validation metric depends on β alone."""
 
     def search(beta: float) -> Search:
@@ -24,7 +28,7 @@ def make(merits: dict[float, float], budget: int, spent: list[float] | None = No
 
         return Search(SAES(np.ones(5), 0.3, 10, seed=0), evaluate, validate, budget, 50)
 
-    return BetaHalving(search, budget)
+    return BetaHalving(search, budget, **limits)
 
 
 @pytest.mark.parametrize("winner", BETAS)
@@ -60,3 +64,30 @@ def test_history_says_which_beta() -> None:
     steps = list(make({beta: beta for beta in BETAS}, 150).steps())
     assert [step.beta for step in steps[:5]] == list(BETAS)
     assert {step.beta for step in steps[-3:]} == {100.0}
+
+
+def test_minutes_are_those_of_all_betas() -> None:
+    merits = {beta: float(beta == 0.1) for beta in BETAS}
+    halving = make(merits, 300, minutes=5)
+    steps = halving.steps()
+    for _ in range(4):  # the first two β have their round
+        next(steps)
+    state = halving.state()
+    state["searches"]["0"]["seconds"] = 200.0
+    state["searches"]["1"]["seconds"] = 99.9999999
+    again = make(merits, 300, minutes=5)
+    again.load_state(state)
+    (last,) = again.steps()
+    assert last.beta == BETAS[2]
+    assert last.validation is not None
+    assert again.stopped == "5 minutes were over"
+    assert again.beta == 0.1
+    assert [trial.beta for trial in again.trials] == [0.1, 1.0, 10.0]
+
+
+def test_nothing_better_ends_the_last_round_only() -> None:
+    halving = make({beta: float(beta == 10.0) for beta in BETAS}, 1500, stop_after=400)
+    steps = list(halving.steps())
+    assert halving.stopped == "nothing better in the last 400 evaluations"
+    assert halving.best.evaluations == 400
+    assert 1000 < steps[-1].evaluations < 1500

@@ -128,3 +128,57 @@ def test_a_start_is_validated_once_and_kept_if_nothing_is_better(kind: str) -> N
     again.load_state(search.state())
     list(again.steps())
     assert len(seen) == before
+
+
+def never_better(_: np.ndarray) -> Validation:
+    return Validation(0.5, 1.0, 1.0)
+
+
+def test_minutes_end_a_search_after_the_step_in_which_they_are_over() -> None:
+    search = Search(optimizer("saes"), Counted(), validate, 60, 50, minutes=1e-9)
+    (only,) = search.steps()
+    assert only.validation is not None
+    assert search.stopped == "1e-09 minutes were over"
+
+
+def test_minutes_of_earlier_sessions_count() -> None:
+    first = Search(optimizer("saes"), Counted(), validate, 60, 50, minutes=5)
+    next(iter(first.steps()))
+    again = Search(optimizer("saes"), Counted(), validate, 60, 50, minutes=5)
+    again.load_state(first.state() | {"seconds": 299.9999999})
+    (last,) = again.steps()
+    assert last.validation is not None
+    assert again.stopped == "5 minutes were over"
+
+
+@pytest.mark.parametrize("eval_every", [6, 18, 1000])
+def test_a_search_ends_when_nothing_better_is_found(eval_every: int) -> None:
+    def make() -> Search:
+        return Search(optimizer("saes"), Counted(), never_better, 600, eval_every, stop_after=30)
+
+    search = make()
+    steps = list(search.steps())
+    assert search.evaluations == 30
+    assert steps[-1].validation is not None
+    assert search.stopped == "nothing better in the last 30 evaluations"
+    again = make()
+    again.load_state(search.state())
+    assert list(again.steps()) == []
+    assert again.stopped == search.stopped
+
+
+def test_a_last_look_that_finds_something_better_goes_on() -> None:
+    def once(solution: np.ndarray) -> Validation:
+        looks.append(1)
+        return Validation(float(len(looks) == 2), 1.0, 1.0)
+
+    looks: list[int] = []
+    search = Search(optimizer("saes"), Counted(), once, 600, 1000, stop_after=30)
+    due = [step.evaluations for step in search.steps() if step.validation is not None]
+    assert due == [30, 60]
+
+
+def test_a_budget_that_is_spent_is_no_early_end() -> None:
+    search = Search(optimizer("saes"), Counted(), never_better, 30, 10, stop_after=30)
+    list(search.steps())
+    assert search.stopped is None

@@ -118,7 +118,7 @@ def _follow(fitting: "Fit", folder: Path, as_json: bool) -> "Result":
     from pfes.runs.fit import Choices
     from pfes.system.stages import result_of
 
-    with display(fitting.config.budget, as_json) as shown:
+    with display(fitting.config.budget, as_json, fitting.config.minutes) as shown:
 
         def show(event: Any) -> None:
             if not isinstance(event, Choices):
@@ -139,7 +139,8 @@ def _resume(settings: dict[str, Any], folder: Path, as_json: bool) -> "Result":
 
     started = start_run(settings, folder, resume=True)
     try:
-        return follow(started.events(), started.config.budget, quiet=as_json)
+        config = started.config
+        return follow(started.events(), config.budget, as_json, config.minutes)
     except KeyboardInterrupt:
         print("\nStopped. Continue with the same command and --resume.", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None

@@ -4,10 +4,12 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext
+from datetime import timedelta
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from pfes.runs.result import Result
 from pfes.runs.run import Event
@@ -25,20 +27,22 @@ class Display(Protocol):
 
 
 @contextmanager
-def display(budget: int, quiet: bool) -> Iterator[Display]:
-    """Choose how to show a run on standard error."""
+def display(budget: int, quiet: bool, minutes: float | None = None) -> Iterator[Display]:
+    """Choose how to show a run on standard error; its search may take only so many minutes."""
     if quiet:
         yield _Silent()
     elif sys.stderr.isatty():
-        with _Live(budget) as live:
+        with _Live(budget, minutes) as live:
             yield live
     else:
-        yield _Lines(budget)
+        yield _Lines(budget, minutes)
 
 
-def follow(events: Generator[Event, None, Result], budget: int, quiet: bool) -> Result:
+def follow(
+    events: Generator[Event, None, Result], budget: int, quiet: bool, minutes: float | None = None
+) -> Result:
     """Show a run until its end and return its result."""
-    with display(budget, quiet) as shown:
+    with display(budget, quiet, minutes) as shown:
         return result_of(events, shown.show)
 
 
@@ -56,8 +60,9 @@ class _Silent:
 class _Lines:
     """Lines for a log: one for each validation and stage, and one a minute in a long stage."""
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, minutes: float | None) -> None:
         self.budget = budget
+        self.minutes = minutes
         self.stage = ""
         self.began = (0.0, 0)  # time and count when the stage was first shown
         self.last = 0.0
@@ -76,25 +81,38 @@ class _Lines:
                 line = f"{event.name}, {event.done}/{event.total}, {left:.0f} min left"
                 print(line, file=sys.stderr, flush=True)
         elif isinstance(event, Step) and event.validation is not None:
+            left = seconds_left(event, self.budget, self.minutes)
             print(
                 f"{event.evaluations}/{self.budget} FEs  {_summary(event)}  "
-                f"validation {event.validation.metric:.3f}  {_time_left(event, self.budget)}",
+                f"validation {event.validation.metric:.3f}  "
+                + (f"{left / 60:.1f} min left" if left >= 60 else f"{left:.0f} s left"),
                 file=sys.stderr,
                 flush=True,
             )
 
 
+class _TimeLeft(TimeRemainingColumn):
+    """The time left by the bar's pace, or what a search knows of it."""
+
+    def render(self, task: Task) -> Text:
+        left = task.fields["left"]
+        if left is None or task.finished:
+            return super().render(task)
+        return Text(str(timedelta(seconds=round(left))), style="progress.remaining")
+
+
 class _Live:
     """A bar for each part of a run; the search's also has best loss, step size and speed."""
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, minutes: float | None) -> None:
         self.budget = budget
+        self.minutes = minutes
         self.progress = Progress(
             TextColumn("{task.description:<20}"),
             BarColumn(bar_width=20),
             TextColumn("{task.fields[count]}"),
             TextColumn("{task.fields[summary]}"),
-            TimeRemainingColumn(),
+            _TimeLeft(),
             console=Console(stderr=True),
         )
         self.current: tuple[str, TaskID] | None = None
@@ -113,16 +131,29 @@ class _Live:
             summary = _summary(event)
             if event.validation is not None:
                 self.validation = f"  validation {event.validation.metric:.3f}"
-            self._bar("searching", event.evaluations, self.budget, summary + self.validation)
+            left = seconds_left(event, self.budget, self.minutes)
+            summary += self.validation
+            self._bar("searching", event.evaluations, self.budget, summary, left)
         else:
             self._bar(event.name, event.done, event.total)
 
-    def _bar(self, name: str, done: int, total: int | None, summary: str = "") -> None:
+    def _bar(
+        self,
+        name: str,
+        done: int,
+        total: int | None,
+        summary: str = "",
+        left: float | None = None,
+    ) -> None:
         if self.current is None or self.current[0] != name:
             self._end()
-            self.current = name, self.progress.add_task(name, total=total, summary="", count="")
+            self.current = (
+                name,
+                self.progress.add_task(name, total=total, summary="", count="", left=None),
+            )
         count = "" if total is None else f"{done}/{total}"
-        self.progress.update(self.current[1], completed=done, summary=summary, count=count)
+        bar = self.current[1]
+        self.progress.update(bar, completed=done, summary=summary, count=count, left=left)
 
     def _end(self) -> None:
         """Leave the current bar as it is; remove it if its length is unknown, as for loading."""
@@ -163,6 +194,7 @@ def _summary(step: Step) -> str:
     return f"{beta}best loss {step.best_loss:.4f}  σ {step.sigma:.4g}  {speed:.2f} s/FE"
 
 
-def _time_left(step: Step, budget: int) -> str:
-    seconds = step.seconds / step.evaluations * (budget - step.evaluations)
-    return f"{seconds / 60:.1f} min left" if seconds >= 60 else f"{seconds:.0f} s left"
+def seconds_left(step: Step, budget: int, minutes: float | None) -> float:
+    """Return the smaller of what the budget, at the pace so far, and the minutes leave."""
+    left = step.seconds / step.evaluations * (budget - step.evaluations)
+    return left if minutes is None else max(0.0, min(left, 60 * minutes - step.seconds))

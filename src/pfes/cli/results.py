@@ -42,6 +42,8 @@ def show_result(result: Result, folder: Path, as_json: bool) -> None:
         f"{spent}; training loss {result.initial_train_loss:.4f} → {result.train_loss:.4f}{sure}",
         highlight=False,
     )
+    if result.stopped is not None:
+        console.print(f"Ended before the budget: {result.stopped}.", highlight=False, markup=False)
     if result.kept_start:
         console.print(START_KEPT, highlight=False, soft_wrap=True)
     for line in _reading(result):

@@ -58,7 +58,7 @@ def run_and_show(
     if tensorboard and started.ended is None:
         events = logged(events, out / FOLDER)
     try:
-        result = follow(events, started.config.budget, quiet=as_json)
+        result = follow(events, started.config.budget, as_json, started.config.minutes)
     except KeyboardInterrupt:
         print(f"\nStopped. Continue with: pfes search --out {out} --resume", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None

@@ -39,6 +39,9 @@ SETTINGS: dict[str, Any] = {
     "sigma0": "auto",
     "init": "auto",
     "eval_every": 20,
+    "stop_after": 100,
+    "minutes": 5.0,
+    "balance": "most",
     "test_limit": 400,
 }
 PLACEMENT: dict[Family, str] = {"causal": "middle", "masked": "prefix"}
@@ -192,4 +195,6 @@ def chosen_settings(given: Mapping[str, Any], family: Family) -> dict[str, Any]:
     usual = SETTINGS | {"placement": PLACEMENT[family]}
     if method.space == "tokens" or method.optimizer == "zosgd":
         usual.pop("sigma0")
+    if given.get("shots") == "all":
+        usual["balance"] = "natural"
     return {name: value for name, value in usual.items() if name not in unused} | dict(given)

@@ -60,7 +60,7 @@ class Result(BaseModel):
     start: StartRecord | None = Field(
         None, description="what was settled before the search, as --init auto and --sigma0 auto do"
     )
-    stopped: str | None = Field(description="the optimizer's own reason to end before the budget")
+    stopped: str | None = Field(description="why the search ended before the budget, if it did")
     selected_at: int = Field(
         description="evaluations spent when the found prompt was reached; 0: it is the start"
     )

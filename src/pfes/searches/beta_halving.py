@@ -1,5 +1,6 @@
 """`--beta auto`: the weight of the regulariser by successive halving, within one budget."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,10 +35,22 @@ class BetaHalving:
     best one. A search goes on where it stood, so nothing of the winner's is lost. Solutions are
     compared by validation metric, ties by cross-entropy. Steps, selection and state are those of a
     single `Search`.
+
+    `minutes` are those of all searches together; when they are over, the best so far wins.
+    `stop_after` applies to the last round: before it, a search that finds nothing better leaves
+    the field to the others anyway.
     """
 
-    def __init__(self, make: Callable[[float], Search], budget: int) -> None:
+    def __init__(
+        self,
+        make: Callable[[float], Search],
+        budget: int,
+        minutes: float | None = None,
+        stop_after: int | None = None,
+    ) -> None:
         self.budget = budget
+        self.minutes = minutes
+        self.stop_after = stop_after
         self._searches = {beta: make(beta) for beta in BETAS}
         self._ranked: list[list[float]] = []  # after each round, its searches from best to worst
         self._selected_at = dict.fromkeys(BETAS, 0)
@@ -105,6 +118,7 @@ class BetaHalving:
         (winner,) = self._entered(len(self._goals))
         search = self._searches[winner]
         search.budget = search.evaluations + self.budget - self.evaluations
+        search.stop_after = self.stop_after
         yield from self._advance(winner, search.budget)
 
     def _entered(self, number: int) -> list[float]:
@@ -112,14 +126,17 @@ class BetaHalving:
         return list(BETAS) if number == 0 else self._ranked[number - 1][: SURVIVORS[number - 1]]
 
     def _advance(self, beta: float, goal: int) -> Iterator[Step]:
-        for step in self._searches[beta].steps(goal):
+        search = self._searches[beta]
+        search.minutes, search.seconds_elsewhere = self.minutes, self.seconds - search.seconds
+        for step in search.steps(goal):
             if step.selected:
                 self._selected_at[beta] = self.evaluations
             yield replace(step, evaluations=self.evaluations, seconds=self.seconds, beta=beta)
 
     def _merit(self, beta: float) -> tuple[float, float]:
         selection = self._searches[beta].selection
-        assert selection is not None
+        if selection is None:  # the minutes were over before it began
+            return math.inf, math.inf
         return -selection.validation.metric, selection.validation.cross_entropy
 
     def state(self) -> dict[str, Any]:

@@ -84,12 +84,13 @@ class SearchParts:
 
     def make_search(self) -> Search | BetaHalving:
         """Make the search, or with `--beta auto` the searches with several β."""
-        beta = self.config.beta
-        if beta == "auto":
-            return BetaHalving(self._search, self.config.budget)
-        return self._search(beta)
+        config = self.config
+        limits: dict[str, Any] = {"minutes": config.minutes, "stop_after": config.stop_after}
+        if config.beta == "auto":
+            return BetaHalving(self._search, config.budget, **limits)
+        return self._search(config.beta, **limits)
 
-    def _search(self, beta: float | None) -> Search:
+    def _search(self, beta: float | None, **limits: Any) -> Search:
         config, reader = self.config, self.reader
         loss = loss_of(self.method, beta, offset=not reader.is_plain)
 
@@ -109,7 +110,8 @@ class SearchParts:
             return Validation(scored.metric, *(v if np.isfinite(v) else np.inf for v in losses))
 
         optimizer, clock = self._make_optimizer(), self.clock
-        return Search(optimizer, evaluate, validate, config.budget, config.eval_every, clock, beta)
+        spent = (config.budget, config.eval_every)
+        return Search(optimizer, evaluate, validate, *spent, clock, beta, **limits)
 
     def _make_optimizer(self) -> Optimizer:
         if isinstance(self.space, TokenSpace):

@@ -53,7 +53,8 @@ class Search:
     """Spends a budget of evaluations exactly, and keeps the solution that validates best.
 
     The start is the first candidate for selection, so nothing that validates worse is ever kept.
-    An optimizer that says it has `stopped` ends the search before the budget.
+    Before the budget, the search ends when the optimizer says it has `stopped`, when `minutes` are
+    over, or when `stop_after` evaluations have passed since a solution was last selected.
     """
 
     def __init__(
@@ -65,10 +66,15 @@ class Search:
         eval_every: int,
         clock: Clock | None = None,
         beta: float | None = None,
+        minutes: float | None = None,
+        stop_after: int | None = None,
     ) -> None:
         self.optimizer = optimizer
         self.budget = budget
         self.eval_every = eval_every
+        self.minutes = minutes
+        self.stop_after = stop_after
+        self.seconds_elsewhere = 0.0  # spent by other searches that share the minutes
         self.evaluations = 0
         self.seconds = 0.0
         self.selection: Selection | None = None
@@ -81,8 +87,18 @@ class Search:
 
     @property
     def stopped(self) -> str | None:
-        """The optimizer's own reason to end before the budget."""
-        return self.optimizer.stopped
+        """Why the search ends before its budget, if it does."""
+        if self.optimizer.stopped is not None or self.evaluations >= self.budget:
+            return self.optimizer.stopped
+        spent = self.seconds + self.seconds_elsewhere
+        if self.minutes is not None and spent >= 60 * self.minutes:
+            return (
+                "1 minute was over" if self.minutes == 1 else f"{self.minutes:g} minutes were over"
+            )
+        last = self.selection.evaluations if self.selection is not None else 0
+        if self.stop_after is not None and self.evaluations - last >= self.stop_after:
+            return f"nothing better in the last {self.evaluations - last} evaluations"
+        return None
 
     def steps(self, until: int | None = None) -> Iterator[Step]:
         """Go on until the budget, or `until` evaluations, are spent.
@@ -90,7 +106,7 @@ class Search:
         The last step looks at validation. State may be saved between any two steps.
         """
         goal = self.budget if until is None else until
-        while self.evaluations < goal and self.optimizer.stopped is None:
+        while self.evaluations < goal and self.stopped is None:
             yield self._step(goal)
 
     def _step(self, goal: int) -> Step:
@@ -113,7 +129,8 @@ class Search:
         self.seconds += time.perf_counter() - began
         due = before // self.eval_every != self.evaluations // self.eval_every
         validation = None
-        if due or self.evaluations >= goal or self.optimizer.stopped is not None:
+        # a search that would end for want of something better may find it in this very look
+        if due or self.evaluations >= goal or self.stopped is not None:
             with clock.measure("validation"):
                 validation = self._validate(self.optimizer.solution)
         return Step(
