@@ -64,13 +64,19 @@ def desk(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "models" / MODEL).symlink_to(cache / "models" / MODEL)
     tickets = only("own-data.md", "csv")
     (tmp_path / "tickets.yaml").write_text(only("own-data.md", "yaml"))
-    (tmp_path / "tickets.csv").write_text(table(list(csv.DictReader(io.StringIO(tickets))) * 40))
+    rows = list(csv.DictReader(io.StringIO(tickets)))
+    many = [row | {"text": f"{row['text']}, case {i}"} for i in range(40) for row in rows]
+    (tmp_path / "tickets.csv").write_text(table(many))
     (tmp_path / "new.csv").write_text("id,text\n1,I was charged twice\n2,nothing loads\n")
     for split in ("train", "validation"):
         file = tmp_path / "glue/sst2" / f"{split}.jsonl"
         file.parent.mkdir(parents=True, exist_ok=True)
-        rows = [{"sentence": text, "label": int(label == "good")} for text, label in LINES]
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows * 20))
+        sentences = [
+            {"sentence": f"{text} , {split} {i}", "label": int(label == "good")}
+            for i in range(20)
+            for text, label in LINES
+        ]
+        file.write_text("".join(json.dumps(row) + "\n" for row in sentences))
     (tmp_path / "studies").mkdir()
     small = (ROOT / "studies/small.yaml").read_text(encoding="utf-8")
     (tmp_path / "studies/small.yaml").write_text(shortened(small))

@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from pfes.models.progress_bars import quiet_in_logs
+from pfes.models.progress_bars import bars_in_terminals_only
 from pfes.system.downloads import PackagedFile, cache_dir, cached, fetched
 
 
@@ -55,9 +55,9 @@ def _convert(file: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    quiet_in_logs()
     source = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
-    quantized = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
+    with bars_in_terminals_only():
+        quantized = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
     config = quantized.config
     # a model read from GGUF refuses to be saved, so its weights go into a plain one
     del config.quantization_config
