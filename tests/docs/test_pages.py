@@ -250,7 +250,9 @@ def test_the_table_of_a_run_folder_names_every_file(session: Session) -> None:
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     explained = set(re.findall(r"`(\.lock|[a-z-]+\.[a-z]+)`", " ".join(rows)))
     assert {file.name for file in Path("runs/first").iterdir()} == explained
-    searched = {name for name in explained if name.startswith(("start", "history", "check", "convergence"))}
+    searched = {
+        name for name in explained if name.startswith(("start", "history", "check", "convergence"))
+    }
     session.command(
         "pfes search --model MODEL --task rotten-tomatoes --method manual --out runs/manual", "here"
     )
