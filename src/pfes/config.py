@@ -172,17 +172,19 @@ class RunConfig(BaseModel):
         description="how often labels occur in use: uniform, train (as in the data), a=0.7,b=0.3",
         json_schema_extra={"source": "ours: as many examples of each label are drawn"},
     )
-    demonstrations: int = Field(
-        1,
-        ge=1,
-        description="examples of each label that icl shows",
-        json_schema_extra={"source": "ours: one of each label"},
+    demonstrations: int | None = Field(
+        None,
+        ge=0,
+        description="answered examples of each label in front of every text "
+        "[icl: 1; --init auto: what is best of none, 1 and 2]",
+        json_schema_extra={"source": "ours: one of each label, or measured"},
     )
-    draws: int = Field(
-        1,
+    draws: int | None = Field(
+        None,
         ge=1,
-        description="draws of examples that icl tries; the best by cross-validated loss is kept",
-        json_schema_extra={"source": "ours: the first draw, as it comes"},
+        description="draws of such examples to try; the best by cross-validated loss is kept "
+        "[icl: 1; --init auto: 6]",
+        json_schema_extra={"source": "ours: the first draw as it comes, or measured"},
     )
     free: Literal["all", "none"] = Field(
         "all", description="test what costs no search, too: all of it, or none but the template"
@@ -288,8 +290,8 @@ class Settings(TypedDict, total=False):
     answer_words: int
     unlabelled: str | None
     prior: str
-    demonstrations: int
-    draws: int
+    demonstrations: int | None
+    draws: int | None
     free: Literal["all", "none"]
     shots: int | Literal["all"]
     balance: Balance

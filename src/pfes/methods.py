@@ -147,7 +147,7 @@ def settings_of(method: Method) -> tuple[str, ...]:
         names.append("beta")
     names += SETTINGS[method.optimizer]
     if method.space != "tokens":
-        names.append("init")
+        names += ("init", "demonstrations", "draws")
     return (*names, "placement", "eval_every")
 
 

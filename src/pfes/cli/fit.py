@@ -15,10 +15,15 @@ from pfes.cli.search import INTERRUPTED
 from pfes.errors import SettingError
 
 if TYPE_CHECKING:
-    from pfes.runs.fit import Choices, Fit
+    from collections.abc import Generator
+
+    from pfes.config import RunConfig
+    from pfes.runs.choose_task import Choices
+    from pfes.runs.fit import Fit
     from pfes.runs.result import Result
 
 SETTINGS = tuple(name for name in ALL if name != "task")
+DEFAULT_MODEL = "smollm2-135m"
 
 
 @with_settings(SETTINGS)
@@ -48,26 +53,25 @@ def fit(
     open_page: Annotated[bool, typer.Option("--open", help="open the page of the result")] = False,
 ) -> None:
     """Make the best classifier of labelled data: find words, template and start, then search."""
-    from pfes.runs.fit import start_fit
+    from pfes.runs.fit import Given, check_resumed, start_fit
     from pfes.runs.saved import SavedRun
+    from pfes.runs.start import start_run
 
     folder = out or Path("runs") / Path(data).stem
-    if resume and SavedRun(folder).begun:
-        _finish(_resume(settings, folder, as_json), folder, as_json, open_page)
-        return
-    settings = {"model": "smollm2-135m"} | settings
-    fitting = start_fit(
-        data,
-        folder,
-        settings,
-        label=label,
-        texts=text or (),
-        template=template,
-        words=_words(word or []),
-    )
-    if not as_json:
-        _show_data(fitting)
-    _finish(_follow(fitting, folder, as_json), folder, as_json, open_page)
+    given = Given(label, tuple(text or ()), template, _words(word or []))
+    saved = SavedRun(folder)
+    if resume and saved.begun:
+        check_resumed(saved, data, given)
+        started = start_run(settings, folder, resume=True)
+        config = started.config
+        events: "Generator[Any, None, Result]" = started.events()
+    else:
+        fitting = start_fit(data, folder, {"model": DEFAULT_MODEL} | settings, given)
+        if not as_json:
+            _show_data(fitting)
+        config, events = fitting.config, fitting.events()
+    result = _follow(events, config, folder, as_json)
+    _finish(result, folder, as_json, open_page)
 
 
 def _words(given: list[str]) -> dict[str, str]:
@@ -102,10 +106,11 @@ def show_choices(choices: "Choices") -> None:
         for word in choices.words:
             table.add_row(Text(word.label), Text(repr(word.word)), str(word.token), word.source)
         console.print(table)
-    for number, (template, loss) in enumerate(choices.templates.items()):
-        mark = "chosen" if number == 0 else "      "
-        line = f"Template {mark} {template!r}, cross-validated loss {loss:.3f}"
-        console.print(line, highlight=False, markup=False)
+    for number, tried in enumerate(choices.templates):
+        title = "Template" if number == 0 else "  not"
+        loss = "given" if tried.loss is None else f"cross-validated loss {tried.loss:.3f}"
+        line = f"{title} {tried.template!r}, {loss}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print(
         f"{len(task.train)} examples to train on, {len(task.validation)} to validate, "
         f"{len(task.test)} to test",
@@ -113,12 +118,15 @@ def show_choices(choices: "Choices") -> None:
     )
 
 
-def _follow(fitting: "Fit", folder: Path, as_json: bool) -> "Result":
+def _follow(
+    events: "Generator[Any, None, Result]", config: "RunConfig", folder: Path, as_json: bool
+) -> "Result":
     from pfes.cli.progress import display
-    from pfes.runs.fit import Choices
+    from pfes.runs.choose_task import Choices
+    from pfes.runs.saved import SavedRun
     from pfes.system.stages import result_of
 
-    with display(fitting.config.budget, as_json, fitting.config.minutes) as shown:
+    with display(config.budget, as_json, config.minutes) as shown:
 
         def show(event: Any) -> None:
             if not isinstance(event, Choices):
@@ -127,23 +135,13 @@ def _follow(fitting: "Fit", folder: Path, as_json: bool) -> "Result":
                 show_choices(event)
 
         try:
-            return result_of(fitting.events(), show)
+            return result_of(events, show)
         except KeyboardInterrupt:
-            print("\nStopped. Continue with the same command and --resume.", file=sys.stderr)
+            usable = SavedRun(folder).files.prompt.exists()
+            kept = f" The best so far is in {folder}: pfes predict uses it." if usable else ""
+            again = "Continue with the same command and --resume."
+            print(f"\nStopped.{kept} {again}", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
-
-
-def _resume(settings: dict[str, Any], folder: Path, as_json: bool) -> "Result":
-    from pfes.cli.progress import follow
-    from pfes.runs.start import start_run
-
-    started = start_run(settings, folder, resume=True)
-    try:
-        config = started.config
-        return follow(started.events(), config.budget, as_json, config.minutes)
-    except KeyboardInterrupt:
-        print("\nStopped. Continue with the same command and --resume.", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
 
 
 def _finish(result: "Result", folder: Path, as_json: bool, open_page: bool) -> None:

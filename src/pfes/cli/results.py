@@ -12,6 +12,7 @@ from pfes.runs.result import Result
 from pfes.runs.versions import FREE_NOTE, figure, versions
 
 START_KEPT = "The search found nothing that validates better than its start: the start is kept."
+FREE_KEPT = "The search added nothing that validates better than what is free: that is kept."
 DIFFERENCES = {
     "gain": "found − template alone",
     "added": "found − initial prompt",
@@ -45,7 +46,8 @@ def show_result(result: Result, folder: Path, as_json: bool) -> None:
     if result.stopped is not None:
         console.print(f"Ended before the budget: {result.stopped}.", highlight=False, markup=False)
     if result.kept_start:
-        console.print(START_KEPT, highlight=False, soft_wrap=True)
+        kept = FREE_KEPT if result.began_free else START_KEPT
+        console.print(kept, highlight=False, soft_wrap=True)
     for line in _reading(result):
         console.print(line, highlight=False, markup=False)
     if result.beta_trials:
@@ -90,7 +92,7 @@ def _quality(result: Result, title: str) -> Table:
         table.add_row(Text(row.title), *cells, style="bold" if row.found else None)
     table.add_section()
     for key, label in DIFFERENCES.items():
-        if key in result.intervals:
+        if key in result.intervals and not (key == "added" and result.began_free):
             low, high = result.intervals[key]
             table.add_row(label, f"{getattr(result, key):+.4f}", f"{low:+.4f} – {high:+.4f}", "")
     return table

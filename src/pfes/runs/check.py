@@ -15,6 +15,7 @@ from pfes.methods import (
 )
 from pfes.models.source import ModelSource, find_model
 from pfes.searches.beta_halving import check_budget
+from pfes.searches.step_size import EVALUATIONS
 from pfes.tasks.prior import given_shares
 from pfes.tasks.spec import read_spec
 
@@ -48,6 +49,13 @@ def check_settings(config: RunConfig, given: Collection[str]) -> None:
     for name in sorted((METHOD_SETTINGS - set(settings_of(method))) & given):
         why = "does not search" if method.optimizer is None else "does not use it"
         raise SettingError(name, f"{method.name} {why}: leave this setting out")
+    if method.demonstrations and config.demonstrations == 0:
+        raise SettingError(
+            "demonstrations", f"{method.name} shows at least 1 example of each label"
+        )
+    if method.optimizer and "draws" in given and not (config.demonstrations or _chooses(config)):
+        message = "without examples in front there is nothing to draw: leave this setting out"
+        raise SettingError("draws", message)
     for name in UNUSED[config.reading]:
         if name in given:
             message = f"--reading {config.reading} does not use it: leave this setting out"
@@ -62,6 +70,11 @@ def check_settings(config: RunConfig, given: Collection[str]) -> None:
         _check_sizes(config, method)
 
 
+def _chooses(config: RunConfig) -> bool:
+    """Say whether a search may try examples in front."""
+    return config.init == "auto" and config.demonstrations is None
+
+
 def _check_sizes(config: RunConfig, method: Method) -> None:
     assert method.optimizer is not None
     fewest = FEWEST_CANDIDATES.get(method.optimizer, 1)
@@ -74,6 +87,9 @@ def _check_sizes(config: RunConfig, method: Method) -> None:
         )
     if config.sigma0 == "auto" and (method.space == "tokens" or method.optimizer == "zosgd"):
         raise SettingError("sigma0", f"auto is a step size, and {method.name} has a learning rate")
+    if config.sigma0 == "auto" and config.budget <= EVALUATIONS:
+        message = f"--sigma0 auto takes {EVALUATIONS} evaluations, and the search needs more"
+        raise SettingError("budget", message)
     if method.space == "subspace" and round(config.intrinsic_dimension) < 1:
         raise SettingError("intrinsic_dimension", f"{method.name} needs at least 1")
     if config.beta == "auto" and method.regularized:

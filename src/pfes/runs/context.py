@@ -14,6 +14,7 @@ from pfes.runs.folder import RunFolder
 from pfes.searches.encoded import EncodedTask
 from pfes.searches.losses import Loss
 from pfes.searches.read_answers import Reader, search_reader
+from pfes.searches.reading import Reading
 from pfes.system.clock import Clock
 from pfes.tasks.task import Task
 
@@ -52,6 +53,22 @@ class RunContext:
         """Count the time spent inside to a part of the run."""
         with self.clock.measure(part):
             yield
+
+
+def write_prompt(
+    context: RunContext, examples: EncodedTask, prompt: Floats, reading: Reading
+) -> None:
+    """Write a prompt of a run to its folder, with all that is needed to use it."""
+    if context.folder is None:
+        return
+    batch = examples.train
+    about: dict[str, Any] = {
+        "model": context.config.model,
+        "placement": context.config.placement,
+        "end": len(batch.end),
+        "task": examples.task.spec.model_dump(),
+    }
+    context.folder.write_prompt(prompt, about, reading, batch.words)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 The choices are written into a task file and a config that `pfes search` can run again.
 """
 
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +15,19 @@ from pfes.methods import METHOD_SETTINGS, get_method, settings_of
 from pfes.models.open import open_model
 from pfes.models.source import ModelSource, find_model
 from pfes.runs.check import check_names, check_settings
+from pfes.runs.choose_task import Choices, choose_task
 from pfes.runs.folder import RunFolder
 from pfes.runs.result import Result
 from pfes.runs.run import Event, run
-from pfes.searches.model_words import words_from_answers
+from pfes.runs.saved import SavedRun
 from pfes.searches.read_answers import search_reader
-from pfes.searches.starts import FIRST_LOOK, Judge
-from pfes.system.files import make_folder, replace_file
+from pfes.system.files import make_folder, replace_file, replace_json
 from pfes.system.stages import Stage
 from pfes.tasks.columns import Columns, find_columns
 from pfes.tasks.draft import Draft, draft_task
-from pfes.tasks.encode import single_token
-from pfes.tasks.label_words import label_words
+from pfes.tasks.encode import has_end
 from pfes.tasks.loader import load_run_task
 from pfes.tasks.spec import builtin_tasks, label_key, read_spec
-from pfes.tasks.task import Task
-from pfes.tasks.templates import template_pool
 
 # The best that was measured, beside the defaults of a search: docs/defaults.md
 SETTINGS: dict[str, Any] = {
@@ -48,22 +45,13 @@ PLACEMENT: dict[Family, str] = {"causal": "middle", "masked": "prefix"}
 
 
 @dataclass(frozen=True)
-class Word:
-    """The word of a label, with its token, and where it is from."""
+class Given:
+    """What a person has said about labelled data; all of it may be left out."""
 
-    label: str
-    word: str
-    token: int
-    source: str  # given, the name, its first token, the model's answers
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What was found out about labelled data."""
-
-    task: Task
-    words: list[Word] = field(default_factory=list)
-    templates: dict[str, float] = field(default_factory=dict)  # each with its loss; chosen first
+    label: str | None = None
+    texts: tuple[str, ...] = ()
+    template: str | None = None
+    words: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -74,90 +62,58 @@ class Fit:
     folder: RunFolder
     columns: Columns | None  # None where the task is given
     data: Path
-    template: str | None
-    words: Mapping[str, str]
+    given: Given
+    placed: bool  # whether the placement was given
     source: ModelSource | None
 
     def events(self) -> Generator[Event | Choices, None, Result]:
         """Choose, search and test; yield signs of progress and, once, the choices."""
-        with self.folder.locked():
-            yield Stage("loading task")
-            task = self._load_task()
-            yield Stage("loading model")
-            model = open_model(
-                self.config, task.spec if self.columns is None else None, self.source
-            )
+        config, model = self.config, None
         try:
-            choices = Choices(task)
-            if self.columns is not None:
-                choices = yield from self._choose(model, task)
-                self._write(choices)
+            with self.folder.locked():
+                yield Stage("loading task")
+                if self.columns is not None:
+                    self._write_draft(draft_task(self.data, self.columns, self.folder.path))
+                task = load_run_task(config)
+                yield Stage("loading model")
+                spec = task.spec if self.columns is None else None
+                model = open_model(config, spec, self.source)
+                choices = Choices(task)
+                if self.columns is not None:
+                    given = self.given.words or {}, self.given.template
+                    reader = search_reader(config)
+                    choices = yield from choose_task(model, task, reader, *given)
+                    self._write(choices)
+                task = choices.task
+                if not self.placed:
+                    config = placed_by_template(config, model, task.spec.template(model.family))
             yield choices
-            return (yield from run(self.config, self.folder, model=model, task=choices.task))
+            return (yield from run(config, self.folder, model=model, task=task))
         finally:
-            model.close()
-
-    def _load_task(self) -> Task:
-        if self.columns is not None:
-            draft = draft_task(self.data, self.columns, self.folder.path)
-            replace_file(self.folder.files.task_file, draft.yaml().encode())
-        return load_run_task(self.config)
-
-    def _choose(self, model: LanguageModel, task: Task) -> Generator[Stage, None, Choices]:
-        assert self.columns is not None
-        family, labels = model.family, task.spec.labels
-        pool = template_pool(task.spec.fields, self.columns.label, family)
-        named = label_words(labels, model.tokenizer)
-        yield Stage("choosing words")
-        words = words_from_answers(model, task, named | dict(self.words), self.template or pool[0])
-        spec = task.spec.model_copy(update={"verbalizers": words})
-        candidates = [self.template] if self.template is not None else pool
-        losses: dict[str, float] = {}
-        judge = Judge(model, search_reader(self.config))
-        for number, template in enumerate(candidates):
-            templates = spec.templates | {family: template}
-            tried = replace(task, spec=spec.model_copy(update={"templates": templates}))
-            if len(candidates) > 1:
-                yield Stage("judging templates", number, len(candidates), "templates")
-                losses[template] = judge.loss(tried, FIRST_LOOK)
-            else:
-                return Choices(tried, self._about(words, model))
-        ranked = dict(sorted(losses.items(), key=lambda item: item[1]))
-        templates = spec.templates | {family: next(iter(ranked))}
-        chosen = replace(task, spec=spec.model_copy(update={"templates": templates}))
-        return Choices(chosen, self._about(words, model), ranked)
-
-    def _about(self, words: Mapping[str, str], model: LanguageModel) -> list[Word]:
-        about = []
-        for label, word in words.items():
-            source = "the model's answers"
-            if label in self.words:
-                source = "given"
-            elif word == label:
-                source = "its name"
-            elif label.lower().startswith(word.lower()):
-                source = "the first token of its name"
-            token = single_token(word, model.tokenizer)
-            assert token is not None
-            about.append(Word(label, word, token, source))
-        return about
+            if model is not None:
+                model.close()
 
     def _write(self, choices: Choices) -> None:
-        assert self.columns is not None
-        draft = Draft(choices.task.spec, self.columns, choices.templates)
+        columns = self.columns
+        assert columns is not None
+        losses = {t.template: t.loss for t in choices.templates if t.loss is not None}
+        self._write_draft(Draft(choices.task.spec, columns, losses))
+        content = {
+            "label": columns.label,
+            "guessed": columns.guessed,
+            "texts": columns.texts,
+            "rows": columns.rows,
+            "empty": columns.empty,
+            "words": [asdict(word) for word in choices.words],
+            "templates": [asdict(template) for template in choices.templates],
+        }
+        replace_json(self.folder.files.choices, content)
+
+    def _write_draft(self, draft: Draft) -> None:
         replace_file(self.folder.files.task_file, draft.yaml().encode())
 
 
-def start_fit(
-    data: str,
-    out: Path,
-    settings: Mapping[str, Any],
-    *,
-    label: str | None = None,
-    texts: Sequence[str] = (),
-    template: str | None = None,
-    words: Mapping[str, str] | None = None,
-) -> Fit:
+def start_fit(data: str, out: Path, settings: Mapping[str, Any], given: Given) -> Fit:
     """Check labelled data and settings, and make the folder; nothing is loaded yet.
 
     `data` is a labelled file, a task file or the name of a task. `settings` are those that were
@@ -166,15 +122,16 @@ def start_fit(
     folder = RunFolder(out)
     path, columns, task = Path(data), None, data
     if data not in builtin_tasks() and path.suffix not in (".yaml", ".yml"):
-        columns = find_columns(path, label, texts)
+        columns = find_columns(path, given.label, given.texts)
         task = str(folder.files.task_file)
-        unknown = [name for name in words or {} if label_key(name) not in columns.labels]
+        unknown = [name for name in given.words or {} if label_key(name) not in columns.labels]
         if unknown:
             known = ", ".join(columns.labels)
             raise SettingError("word", f"no label {unknown[0]!r}; the labels are {known}")
     else:
-        given = {"label": label, "text": texts, "template": template, "word": words}
-        for name, value in given.items():
+        names = ("label", "text", "template", "word")
+        parts = (given.label, given.texts, given.template, given.words)
+        for name, value in zip(names, parts, strict=True):
             if value:
                 raise SettingError(name, f"{data} is a task, which says this itself")
         read_spec(data)
@@ -185,7 +142,30 @@ def start_fit(
     check_names(config, task=columns is None)
     make_folder(folder.path)
     folder.create()
-    return Fit(config, folder, columns, path, template, words or {}, source)
+    return Fit(config, folder, columns, path, given, "placement" in settings, source)
+
+
+def check_resumed(saved: SavedRun, data: str, given: Given) -> None:
+    """Refuse to go on with a fit if other data or choices are given than it was begun with."""
+    if saved.choices is None and data != saved.config.task:
+        raise SettingError("out", f"{saved.path} is a run on {saved.config.task}, not on {data}")
+    dataset = saved.task.spec.dataset
+    if saved.choices is not None and dataset is not None and dataset.file is not None:
+        begun_on = (saved.path / dataset.file).resolve()
+        if begun_on != Path(data).resolve():
+            raise SettingError("out", f"{saved.path} is a run on {begun_on}, not on {data}")
+    choices = saved.choices or {"label": None, "texts": [], "words": [], "templates": []}
+    words = {word["label"]: word["word"] for word in choices["words"]}
+    chosen = choices["templates"][0]["template"] if choices["templates"] else None
+    for name, value, kept in (
+        ("label", given.label, choices["label"]),
+        ("text", list(given.texts) or None, choices["texts"]),
+        ("template", given.template, chosen),
+        *(("word", word, words.get(label)) for label, word in (given.words or {}).items()),
+    ):
+        if value is not None and value != kept:
+            message = f"this run has {kept!r}, not {value!r}; a resumed run keeps its choices"
+            raise SettingError(name, message)
 
 
 def chosen_settings(given: Mapping[str, Any], family: Family) -> dict[str, Any]:
@@ -198,3 +178,10 @@ def chosen_settings(given: Mapping[str, Any], family: Family) -> dict[str, Any]:
     if given.get("shots") == "all":
         usual["balance"] = "natural"
     return {name: value for name, value in usual.items() if name not in unused} | dict(given)
+
+
+def placed_by_template(config: RunConfig, model: LanguageModel, template: str) -> RunConfig:
+    """Return a config with the prompt at the very end, if the template has no end to keep."""
+    if config.placement == "middle" and not has_end(template, model.tokenizer):
+        return config.model_copy(update={"placement": "suffix"})
+    return config

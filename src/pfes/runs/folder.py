@@ -45,7 +45,7 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             # a draft is what a kill in the middle of a write leaves; it holds nothing
-            ours = {LOCK, self.files.task_file.name}
+            ours = {LOCK, self.files.task_file.name, self.files.choices.name}
             if not self.begun:  # a kill before a start
                 ours |= {self.files.task.name, self.files.start.name}
             occupied = any(

@@ -30,12 +30,12 @@ class FreeAnswer:
 
 
 def free_answers(
-    context: RunContext, examples: EncodedTask, found: EncodedTask
+    context: RunContext, examples: EncodedTask, found: EncodedTask, start: str
 ) -> Generator[Stage, None, list[FreeAnswer]]:
     """Test everything that is free.
 
     `examples` are the task's own, with nothing in front; `found` are those of the search, whose
-    start may have put something in front.
+    start, of this name, may have put something in front.
     """
     config, model, task = context.config, context.model, context.task
     kind = "auto" if config.reading == "plain" else config.reading
@@ -43,19 +43,27 @@ def free_answers(
     empty = context.no_prompt
     answers = [_constant(task, examples.test.labels, examples.labelled.labels)]
     kinds = [("template", "template alone", examples)]
-    if config.init != "auto" or context.method.space in (None, "tokens"):
+    searched = context.method.optimizer is not None
+    if searched and found.task is not task:  # the start of the search is the best of what is free
+        in_front = start.partition(",")[0]  # without the number of the draw
+        kinds.append(("start", f"{in_front} in front", found))
+    elif config.init != "auto" or context.method.space in (None, "tokens"):
         shown = with_demonstrations(task, model.family, config.seed)
-        in_front = EncodedTask(model, shown, 0, config.placement)
-        kinds.append(("examples", "examples in front", in_front))
-    elif found.task is not task:  # the start of the search is the best of what is free
-        kinds.append(("start", "the start's text in front", found))
+        with_examples = EncodedTask(model, shown, 0, config.placement)
+        kinds.append(("examples", "examples in front", with_examples))
     for name, title, encoded in kinds:
         scored = yield from score_on_test(context, encoded, empty, reader, title)
         reading = scored.reading
         assert reading.loss is not None
         assert reading.plain_loss is not None
         answers.append(FreeAnswer(name, title, scored.plainly(), reading.plain_loss))
-        read = f"{title.removesuffix(' alone')} + reading"
+        title = title.removesuffix(" alone")
+        alone = reading.offset_alone
+        if alone is not None and reading.rung != "offset":
+            assert alone.loss is not None
+            offset = (f"{name} + offset", f"{title} + offset", scored.plainly(alone), alone.loss)
+            answers.append(FreeAnswer(*offset))
+        read = f"{title} + reading"
         answers.append(FreeAnswer(f"{name} + reading", read, scored, reading.loss))
     return answers
 

@@ -21,6 +21,8 @@ def without_search(context: RunContext) -> Generator[Stage, None, SearchOutcome]
     reader = search_reader(config)
     tasks = [task]
     if context.method.demonstrations:
+        assert config.demonstrations is not None  # both are resolved
+        assert config.draws is not None
         shown = (config.seed, config.demonstrations)
         tasks = [with_demonstrations(task, model.family, *shown, i) for i in range(config.draws)]
     if context.folder is not None:

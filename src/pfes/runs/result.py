@@ -131,6 +131,12 @@ class Result(BaseModel):
         """Whether there was a search, and nothing in it validated better than its start."""
         return self.evaluations > 0 and self.selected_at == 0
 
+    @property
+    def began_free(self) -> bool:
+        """Whether the search began with text alone, which is tested among what is free."""
+        started = self.start is not None and self.text is None
+        return bool(self.free) and started and self.config.get("init") == "auto"
+
     @computed_field  # type: ignore[prop-decorator]
     @property
     def gain(self) -> float:

@@ -10,7 +10,7 @@ from pfes.errors import SettingError
 from pfes.methods import generation_size, get_method
 from pfes.models.open import open_model
 from pfes.models.source import ModelSource
-from pfes.runs.context import RunContext, SearchOutcome, TestCache
+from pfes.runs.context import RunContext, SearchOutcome, TestCache, write_prompt
 from pfes.runs.folder import RunFolder
 from pfes.runs.no_search import without_search
 from pfes.runs.result import Result
@@ -18,7 +18,7 @@ from pfes.runs.saved import SavedRun
 from pfes.runs.settle_start import settle_start
 from pfes.runs.testing import evaluate_outcome
 from pfes.searches.beta_halving import BetaHalving
-from pfes.searches.build import loss_of, resolve
+from pfes.searches.build import SearchParts, loss_of, resolve
 from pfes.searches.loop import Search, Selection, Step
 from pfes.system.clock import Clock
 from pfes.system.stages import Stage
@@ -105,9 +105,20 @@ def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchO
         model.set_batch_tokens(context.config.batch_tokens)
     if context.folder is not None:
         context.folder.begin(context.config, task)
-    yield from _steps(context, search, resume)
+    yield from _steps(context, parts, search, resume)
     selection = search.selection
     assert isinstance(selection, Selection)
+    prompt = parts.space.prompts(selection.solution[None])[0]
+    loss = loss_of(method, search.beta, offset=not parts.reader.is_plain)
+    if config.init == "auto" and method.space != "tokens":
+        # with one token in the middle, the search began as what is free: text, and no prompt
+        began_free = config.placement == "middle" and len(initial) == 1
+        initial = context.no_prompt
+        if not began_free:
+            with context.timed("validation"):
+                free = parts.validate(initial, loss)
+            if not selection.validation.beats(free):
+                selection, prompt = Selection(search.start, free, 0), initial
     fields = {
         "validation": selection.validation.metric,
         "evaluations": start.evaluations + search.evaluations,
@@ -119,17 +130,13 @@ def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchO
         "beta_trials": search.trials,
         "text": parts.space.text(selection.solution),
     }
-    prompt = parts.space.prompts(selection.solution[None])[0]
-    if config.init == "auto" and config.placement == "middle" and len(initial) == 1:
-        initial = context.no_prompt  # the same: it begins as the token in whose place it stands
-    loss = loss_of(method, search.beta, offset=not parts.reader.is_plain)
     return SearchOutcome(prompt, initial, loss, parts.examples, fields)
 
 
 def _steps(
-    context: RunContext, search: Search | BetaHalving, resume: bool
+    context: RunContext, parts: SearchParts, search: Search | BetaHalving, resume: bool
 ) -> Generator[Step, None, None]:
-    """Search step by step, each of them saved before it is shown."""
+    """Search step by step, each of them saved before it is shown, with the best prompt so far."""
     folder, clock = context.folder, context.clock
     if folder is not None and resume:
         state = folder.rewind()
@@ -137,8 +144,15 @@ def _steps(
             search.load_state(state["search"])
             for part, seconds in state["profile"].items():
                 clock.add(part, seconds)
+    written = search.selection
     for step in search.steps():
         if folder is not None:
+            best = search.selection
+            if best is not None and (written is None or best.evaluations != written.evaluations):
+                prompt = parts.space.prompts(best.solution[None])[0]
+                with context.timed("validation"):
+                    write_prompt(context, parts.examples, prompt, parts.read(prompt))
+                written = best
             with context.timed("disk"):
                 folder.append_history(asdict(step))
                 folder.save_checkpoint({"search": search.state(), "profile": dict(clock.seconds)})

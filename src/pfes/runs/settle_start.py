@@ -9,10 +9,11 @@ import numpy as np
 from pfes.contract import Floats
 from pfes.errors import PfesError
 from pfes.methods import generation_size
-from pfes.runs.context import RunContext
+from pfes.runs.context import RunContext, write_prompt
 from pfes.runs.saved import SavedRun
 from pfes.searches.beta_halving import least_budget
 from pfes.searches.build import SearchParts, build_search
+from pfes.searches.encoded import EncodedTask
 from pfes.searches.log_space import Doubles
 from pfes.searches.starts import (
     SHARE,
@@ -35,17 +36,15 @@ def settle_start(
     The parts that are returned have the budget that is left.
     """
     config, method, folder = context.config, context.method, context.folder
-    starts = [Start("nothing", context.task)]
-    chooses = config.init == "auto" and method.space != "tokens"
-    if chooses:
-        starts = possible_starts(context.task, context.model.family, config.seed)
+    starts = _starts(context)
     record = None
     if folder is not None and resume:
         record = _read(SavedRun(folder.path).start)
     if record is None:
         start, spent = starts[0], 0
         trials: list[StartTrial] = []
-        if chooses:
+        if len(starts) > 1:
+            yield from _begin(context)
             start, trials, spent = yield from _choose(context, starts)
         with context.timed("data"):
             parts = build_search(config, method, context.model, start.task, context.clock)
@@ -63,6 +62,31 @@ def settle_start(
         parts = build_search(config, method, context.model, start.task, context.clock)
     left = {"sigma0": record.sigma0, "budget": config.budget - record.evaluations}
     return replace(parts, config=config.model_copy(update=left)), record
+
+
+def _starts(context: RunContext) -> list[Start]:
+    """Return all that may stand in front of the texts."""
+    config, task = context.config, context.task
+    if context.method.space == "tokens" or (config.init != "auto" and not config.demonstrations):
+        return [Start("nothing", task)]
+    assert config.draws is not None  # it is resolved
+    shown = (config.demonstrations, config.draws)
+    return possible_starts(task, context.model.family, config.seed, *shown)
+
+
+def _begin(context: RunContext) -> Generator[Stage, None, None]:
+    """Leave something to use and to go on with before the first choice: the template, read."""
+    if context.folder is None:
+        return
+    config, method, model, task = context.config, context.method, context.model, context.task
+    # what cannot be searched is refused before anything is written; any step size will do for that
+    tried = config.model_copy(update={"sigma0": 1.0})
+    build_search(tried, method, model, task, context.clock).make_search()
+    context.folder.begin(config, task)
+    yield Stage("reading the template's answers")
+    examples = EncodedTask(model, task, 0, config.placement)
+    reading = context.reader.fit(model, context.no_prompt, examples.train)
+    write_prompt(context, examples, context.no_prompt, reading)
 
 
 def _read(content: dict[str, Any] | None) -> StartRecord | None:

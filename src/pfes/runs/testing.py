@@ -13,7 +13,7 @@ import numpy as np
 
 from pfes.contract import Floats
 from pfes.models.nearest_tokens import nearest_tokens
-from pfes.runs.context import RunContext, SearchOutcome
+from pfes.runs.context import RunContext, SearchOutcome, write_prompt
 from pfes.runs.figure import draw_convergence
 from pfes.runs.free import FreeAnswer, best_free, free_answers
 from pfes.runs.result import FreeResult, Result
@@ -25,6 +25,7 @@ from pfes.searches.losses import Loss
 from pfes.searches.read_answers import Reader, make_reader
 from pfes.searches.reading import PLAIN
 from pfes.searches.scoring import Score, interval, score
+from pfes.searches.starts import StartRecord
 from pfes.system.stages import Stage
 from pfes.tasks.task import Task
 
@@ -40,7 +41,9 @@ def evaluate_outcome(context: RunContext, outcome: SearchOutcome) -> Generator[S
     scores: dict[str, Score] = {}
     free: list[FreeAnswer] = []
     if config.free == "all" and context.task.test:
-        free = yield from free_answers(context, own, found)
+        record = outcome.fields.get("start")
+        start = record.name if isinstance(record, StartRecord) else ""
+        free = yield from free_answers(context, own, found, start)
         scores["zero_shot"] = next(a.score for a in free if a.name == "template")
     else:
         scores["zero_shot"] = yield from score_on_test(
@@ -134,13 +137,10 @@ def _free_result(answer: FreeAnswer) -> FreeResult:
 def _write(
     context: RunContext, outcome: SearchOutcome, scores: dict[str, Score], result: Result
 ) -> None:
-    folder, config = context.folder, context.config
+    folder = context.folder
     assert folder is not None
     folder.write_answers(_answers(context.task, scores["zero_shot"], scores["test"]))
-    about: dict[str, Any] = {"model": config.model, "placement": config.placement}
-    about["end"] = result.end
-    about["task"] = outcome.examples.task.spec.model_dump()
-    folder.write_prompt(outcome.prompt, about, scores["test"].reading, outcome.examples.train.words)
+    write_prompt(context, outcome.examples, outcome.prompt, scores["test"].reading)
     history = steps_with_beta(SavedRun(folder.path).history, result.beta)
     if history:
         selected = result.selected_at, result.validation

@@ -27,7 +27,7 @@ def versions(result: Result) -> Iterator[Version]:
     if not result.free:
         yield Version("template alone", result.zero_shot, result.intervals["zero_shot"], None)
     searched = "added" in result.intervals
-    if searched:
+    if searched and not result.began_free:
         interval = result.intervals["initial"]
         yield Version("initial prompt", result.initial, interval, result.initial_auc)
     title = "found prompt" if searched else result.method

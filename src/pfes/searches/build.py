@@ -1,6 +1,6 @@
 """A search made from a run's config: its space, its optimizer, what it evaluates and validates."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,10 @@ from pfes.searches.losses import Loss
 from pfes.searches.make_optimizer import make_optimizer, make_token_optimizer
 from pfes.searches.objective import prompt_values
 from pfes.searches.read_answers import Reader, search_reader
+from pfes.searches.reading import Reading
 from pfes.searches.scoring import score
 from pfes.searches.spaces import FullSpace, RandomSubspace, TokenSpace
+from pfes.searches.starts import DRAWS
 from pfes.system.clock import Clock
 from pfes.tasks.instruction import instruction
 from pfes.tasks.spec import TaskSpec
@@ -31,6 +33,11 @@ FOREIGN_TOKENS = 4  # of the model, at most, for each token of another vocabular
 def resolve(config: RunConfig, method: Method, model: LanguageModel, spec: TaskSpec) -> RunConfig:
     """Fill in what depends on the method and the model, so that the config says it all."""
     resolved: dict[str, Any] = {"dtype": model.precision}
+    if method.demonstrations:
+        resolved["demonstrations"] = config.demonstrations or 1
+    if method.demonstrations or config.demonstrations or config.init == "auto":
+        tried = DRAWS if config.init == "auto" and method.optimizer is not None else 1
+        resolved["draws"] = config.draws or tried
     if method.optimizer is not None:
         assert method.sigma0 is not None
         length = config.prompt_length
@@ -77,10 +84,27 @@ class SearchParts:
     space: FullSpace | RandomSubspace | TokenSpace
     examples: EncodedTask
     clock: Clock
+    _last_read: dict[bytes, Reading] = field(default_factory=dict)
 
     @property
     def reader(self) -> Reader:
         return search_reader(self.config)
+
+    def read(self, prompt: Floats) -> Reading:
+        """Return the reading of a prompt, fitted to the training examples; the last one is kept."""
+        key = prompt.tobytes()
+        if key not in self._last_read:
+            reading = self.reader.fit(self.model, prompt, self.examples.train)
+            self._last_read.clear()
+            self._last_read[key] = reading
+        return self._last_read[key]
+
+    def validate(self, prompt: Floats, loss: Loss) -> Validation:
+        """Judge a prompt on the validation examples."""
+        task, batch = self.examples.task, self.examples.validation
+        scored = score(self.model, task.spec, prompt, batch, reading=self.read(prompt))
+        losses = [scored.loss(kind) for kind in (loss, Loss(offset=loss.offset))]
+        return Validation(scored.metric, *(v if np.isfinite(v) else np.inf for v in losses))
 
     def make_search(self) -> Search | BetaHalving:
         """Make the search, or with `--beta auto` the searches with several β."""
@@ -91,8 +115,8 @@ class SearchParts:
         return self._search(config.beta, **limits)
 
     def _search(self, beta: float | None, **limits: Any) -> Search:
-        config, reader = self.config, self.reader
-        loss = loss_of(self.method, beta, offset=not reader.is_plain)
+        config = self.config
+        loss = loss_of(self.method, beta, offset=not self.reader.is_plain)
 
         def evaluate(candidates: Floats) -> Doubles:
             prompts = self.space.prompts(candidates)
@@ -102,12 +126,7 @@ class SearchParts:
             return np.concatenate([prompt_values(self.model, batch, part, loss) for part in parts])
 
         def validate(solution: Floats) -> Validation:
-            prompt = self.space.prompts(solution[None])[0]
-            task, batch = self.examples.task, self.examples.validation
-            reading = reader.fit(self.model, prompt, self.examples.train)
-            scored = score(self.model, task.spec, prompt, batch, reading=reading)
-            losses = [scored.loss(kind) for kind in (loss, Loss(offset=loss.offset))]
-            return Validation(scored.metric, *(v if np.isfinite(v) else np.inf for v in losses))
+            return self.validate(self.space.prompts(solution[None])[0], loss)
 
         optimizer, clock = self._make_optimizer(), self.clock
         spent = (config.budget, config.eval_every)

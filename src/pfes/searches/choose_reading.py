@@ -56,12 +56,17 @@ def choose_reading(
         if weight > 0
     ]
     names = [_name(*trial) for trial in trials]
+    alone = None
+    if "offset" in names:
+        loss = float(losses[names.index("offset")])
+        alone = replace(examples.fit(("offset", 1.0)), loss=loss)
     return replace(
         _mean(parts),
         trials=dict(zip(names, losses.tolist(), strict=True)),
         shares=dict(zip(names, weights.tolist(), strict=True)),
         loss=_loss(np.tensordot(weights, held_out, axes=1), given),
         plain_loss=_loss(PLAIN.scores(examples.own)[None], given),
+        offset_alone=alone,
     )
 
 

@@ -8,6 +8,7 @@ from pfes.contract import LanguageModel
 from pfes.errors import PfesError
 from pfes.searches.encoded import encode_for
 from pfes.tasks.encode import single_token
+from pfes.tasks.label_words import FEWEST_LETTERS
 from pfes.tasks.task import Task
 
 LIKELY = 500  # answers that words are chosen among
@@ -35,7 +36,8 @@ def words_from_answers(
         for index in np.argsort(-gaps, kind="stable").tolist():
             token = likely.tokens[index]
             word = model.tokenizer.decode([token]).strip()
-            usable = word.isalpha() and single_token(word, model.tokenizer) == token
+            usable = len(word) >= FEWEST_LETTERS and word.isalpha()
+            usable = usable and single_token(word, model.tokenizer) == token
             if usable and token not in taken:
                 found[label] = word
                 taken.add(token)

@@ -36,6 +36,7 @@ class Reading:
     shares: dict[str, float] = field(default_factory=dict)  # weight of each rung in this reading
     loss: float | None = None  # the cross-validated loss of this one
     plain_loss: float | None = None  # and that of the plain reading
+    offset_alone: "Reading | None" = None  # offsets and nothing else, fitted to the same answers
 
     def scores(self, logprobs: NDArray[np.floating[Any]]) -> Doubles:
         """Return scores `(…, labels)` of log-probabilities `(…, labels + words)`.
@@ -63,7 +64,8 @@ class Reading:
             return self
         rung: Rung = "offset" if self.rung == "plain" else self.rung
         offsets = np.zeros(len(amount)) if self.offsets is None else self.offsets
-        return replace(self, rung=rung, offsets=offsets - amount)
+        alone = None if self.offset_alone is None else self.offset_alone.shifted(amount)
+        return replace(self, rung=rung, offsets=offsets - amount, offset_alone=alone)
 
     def to_arrays(self, labels: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return arrays that any program can apply; `labels` are the tokens of the labels' words.

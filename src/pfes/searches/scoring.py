@@ -44,10 +44,10 @@ class Score:
     word_ranks: Ints | None  # (examples, labels + the reading's words)
     reading: Reading = PLAIN
 
-    def plainly(self) -> "Score":
+    def plainly(self, reading: Reading = PLAIN) -> "Score":
         """Return the same answers, of which only the labels' own words are read."""
         ranks = None if self.word_ranks is None else self.word_ranks[:, : len(self.spec.labels)]
-        return Score(self.spec, self.labels, self.own_logprobs, ranks)
+        return Score(self.spec, self.labels, self.own_logprobs, ranks, reading)
 
     @property
     def predicted(self) -> NDArray[np.int64]:

@@ -10,13 +10,15 @@ from math import ceil
 
 import numpy as np
 
-from pfes.contract import Batch, Family, LanguageModel
-from pfes.searches.encoded import EncodedTask
+from pfes.contract import Family, LanguageModel
+from pfes.errors import SettingError
+from pfes.searches.encoded import encode_for
 from pfes.searches.losses import Loss
 from pfes.searches.read_answers import Reader
 from pfes.searches.scoring import score
 from pfes.system.stages import Stage
 from pfes.tasks.demonstrations import with_demonstrations
+from pfes.tasks.example import Example
 from pfes.tasks.instruction import instruction
 from pfes.tasks.task import Task
 
@@ -54,24 +56,46 @@ class StartRecord:
     trials: list[StartTrial] = field(default_factory=list)
 
 
-def possible_starts(task: Task, family: Family, seed: int) -> list[Start]:
-    """Return all starts, the simplest first; each draw of examples with one and two per label."""
+def possible_starts(
+    task: Task, family: Family, seed: int, per_label: int | None, draws: int
+) -> list[Start]:
+    """Return all starts, the simplest first.
+
+    `per_label` examples of each label stand in front; if that is open, none, one and two are tried.
+    """
     spec = task.spec
-    starts = [Start("nothing", task)]
+    nothing = Start("nothing", task)
     if spec.demonstrations:
-        return starts  # the task has something in front already
+        return [nothing]  # the task has something in front already
     told = spec.model_copy(update={"demonstrations": (instruction(spec, family),)})
-    starts.append(Start("an instruction", replace(task, spec=told)))
+    told_start = Start("an instruction", replace(task, spec=told))
     counts = np.bincount([example.label for example in task.train], minlength=len(spec.labels))
-    for draw in range(DRAWS):
-        for per_label in (1, 2):
-            if counts.min() <= per_label:  # a label must keep examples to learn from
-                continue
-            longest = SHOWN_CHARACTERS // (per_label * len(spec.labels))
-            shown = with_demonstrations(task, family, seed, per_label, draw, longest)
-            many = "1 example" if per_label == 1 else f"{per_label} examples"
-            starts.append(Start(f"{many} per label, draw {draw + 1}", shown))
-    return starts
+    most = int(counts.min()) - 1  # a label must keep an example to learn from
+    if per_label is None:
+        examples = [
+            _with_examples(task, family, seed, number, draw)
+            for draw in range(draws)
+            for number in (1, 2)
+            if number <= most
+        ]
+        return [nothing, told_start, *examples]
+    if per_label == 0:
+        return [nothing, told_start]
+    if per_label > most:
+        scarce = spec.labels[int(counts.argmin())]
+        raise SettingError(
+            "demonstrations",
+            f"label {scarce!r} has {most + 1} training examples: at most {most} can be shown, so "
+            "that one is left to learn from",
+        )
+    return [_with_examples(task, family, seed, per_label, draw) for draw in range(draws)]
+
+
+def _with_examples(task: Task, family: Family, seed: int, per_label: int, draw: int) -> Start:
+    longest = SHOWN_CHARACTERS // (per_label * len(task.spec.labels))
+    shown = with_demonstrations(task, family, seed, per_label, draw, longest)
+    many = "1 example" if per_label == 1 else f"{per_label} examples"
+    return Start(f"{many} per label, draw {draw + 1}", shown)
 
 
 @dataclass(frozen=True)
@@ -83,30 +107,26 @@ class Judge:
 
     def loss(self, task: Task, examples: int) -> float:
         """Return the loss on so many labelled examples, as many of each label."""
-        encoded = EncodedTask(self.model, task, 0)
         prompt = np.empty((0, self.model.width), dtype=np.float32)
-        batch = evenly(encoded, examples)
+        batch = encode_for(self.model, task.spec, evenly(task, examples), 0)
         reading = self.reader.fit(self.model, prompt, batch)
         if reading.loss is not None:
             return reading.loss
         return score(self.model, task.spec, prompt, batch).loss(Loss())
 
 
-def evenly(encoded: EncodedTask, count: int) -> Batch:
+def evenly(task: Task, count: int) -> list[Example]:
     """Return `count` labelled examples, the labels in turn.
 
     Validation examples come first: no start shows them, so they are the same for all starts.
     """
-    task = encoded.task
-    whole = encoded.labelled
-    order = [*range(len(task.train), len(whole)), *range(len(task.train))]
     seen: dict[int, int] = {}
     turns = []
-    for place, index in enumerate(order):
-        label = int(whole.labels[index])
-        seen[label] = seen.get(label, -1) + 1
-        turns.append((seen[label], place, index))
-    return whole.take(sorted(index for _, _, index in sorted(turns)[:count]))
+    for place, example in enumerate((*task.validation, *task.train)):
+        seen[example.label] = turn = seen.get(example.label, -1) + 1
+        turns.append((turn, place, example))
+    chosen = sorted(turns, key=lambda item: item[:2])[:count]
+    return [example for _, _, example in sorted(chosen, key=lambda item: item[1])]
 
 
 def choose_start(
@@ -115,7 +135,7 @@ def choose_start(
     """Choose the start with the lowest loss; return it, what was tried, and evaluations spent.
 
     `train` is how many examples an evaluation has, `allowance` how many evaluations may be spent.
-    With too small an allowance to compare two starts, nothing stands in front.
+    With too small an allowance to compare two starts, it is the first.
     """
     task = starts[0].task
     first, second = (_cost(look, task, train) for look in (FIRST_LOOK, SECOND_LOOK))

@@ -31,14 +31,15 @@ def encode(
     if family == "masked" and mask is None:
         raise PfesError("this tokenizer has no mask token, so its model is not a masked model")
 
-    added = tokens_added_after(tokenizer) if family == "causal" else 0
-
-    def tokens(text: str) -> tuple[int, ...]:
-        ids = tokenizer(text)["input_ids"]
-        return tuple(ids[: len(ids) - added])
-
+    tokens = _tokens_by(tokenizer, family)
     demonstrations = _plain("".join(spec.demonstrations), mask)
     end = _end_tokens(template, tokens) if placement == "middle" else ()
+    if placement == "middle" and not end:
+        raise SettingError(
+            "placement",
+            f"middle puts the prompt before the end of the template, and {template!r} has too "
+            "little behind its text: use suffix, or end it with a cue such as 'Label:'",
+        )
     rows, answers = [], []
     for example in examples:
         fields = {name: _plain(text, mask) for name, text in example.fields.items()}
@@ -57,8 +58,27 @@ def check_placement(placement: Placement, family: Family) -> None:
         raise SettingError("placement", NEEDS_CAUSAL.format(placement=placement))
 
 
+def has_end(template: str, tokenizer: Any) -> bool:
+    """Say whether a template of causal models has enough behind its text for `middle`."""
+    return bool(_end_tokens(template, _tokens_by(tokenizer, "causal")))
+
+
+def _tokens_by(tokenizer: Any, family: Family) -> Callable[[str], tuple[int, ...]]:
+    """Return a function from texts to tokens, without those behind which no answer can follow."""
+    added = tokens_added_after(tokenizer) if family == "causal" else 0
+
+    def tokens(text: str) -> tuple[int, ...]:
+        ids = tokenizer(text)["input_ids"]
+        return tuple(ids[: len(ids) - added])
+
+    return tokens
+
+
 def _end_tokens(template: str, tokens: Callable[[str], tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the tokens of what a template has behind its last text, whatever that text is."""
+    """Return the tokens of what a template has behind its last text, whatever that text is.
+
+    There are none if there would be too few: one for a prompt to take the place of, and one behind.
+    """
     end = template[template.rindex("}") + 1 :]
     rows = [tokens(probe + end) for probe in PROBES]
     texts = [len(tokens(probe)) for probe in PROBES]
@@ -66,13 +86,7 @@ def _end_tokens(template: str, tokens: Callable[[str], tuple[int, ...]]) -> tupl
     common = 0
     while common < longest and len({row[-common - 1] for row in rows}) == 1:
         common += 1
-    if common < 2:
-        raise SettingError(
-            "placement",
-            f"middle puts the prompt before the end of the template, and {template!r} has too "
-            "little behind its text: use suffix, or end it with a cue such as 'Label:'",
-        )
-    return rows[0][-common:]
+    return rows[0][-common:] if common >= 2 else ()
 
 
 def tokens_added_after(tokenizer: Any) -> int:

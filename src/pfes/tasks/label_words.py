@@ -5,12 +5,14 @@ from typing import Any
 
 from pfes.tasks.encode import single_token
 
+FEWEST_LETTERS = 3  # of a token that still reminds of the word it begins
+
 
 def label_words(labels: Sequence[str], tokenizer: Any) -> dict[str, str]:
     """Return a word of one token for each label, as far as the labels' names give one.
 
-    The name itself where it is one token, else its first token where no other label has the same.
-    Labels for which there is none are missing.
+    The name itself where it is one token, else its first token where that is most of a word and no
+    other label has the same. Labels for which there is none are missing.
     """
     words: dict[str, str] = {}
     taken: set[int] = set()
@@ -31,7 +33,7 @@ def label_words(labels: Sequence[str], tokenizer: Any) -> dict[str, str]:
 
 
 def _first_token(label: str, tokenizer: Any) -> str | None:
-    """Return the text of a label's first token, unless it is only a sign."""
+    """Return the text of a label's first token, unless that is only a letter or two, or a sign."""
     ids = tokenizer(" " + label.strip(), add_special_tokens=False)["input_ids"]
     word = tokenizer.decode(ids[:1]).strip() if ids else ""
-    return word if any(letter.isalnum() for letter in word) else None
+    return word if len(word) >= FEWEST_LETTERS and word.isalnum() else None

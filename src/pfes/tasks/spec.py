@@ -84,7 +84,7 @@ class TaskSpec(BaseModel):
     @model_validator(mode="after")
     def _checks(self) -> "TaskSpec":
         for family, template in self.templates.items():
-            _check_template(family, template)
+            check_template(family, template)
         if any(not word.strip() for word in self.verbalizers.values()):
             raise ValueError("verbalizers: a word is empty")
         if self.positive is not None and self.positive not in self.verbalizers:
@@ -122,7 +122,8 @@ def placeholders(template: str) -> list[str]:
     return [name for _, name, _, _ in Formatter().parse(template) if name is not None]
 
 
-def _check_template(family: Family, template: str) -> None:
+def check_template(family: Family, template: str) -> None:
+    """Say in a `ValueError` what is wrong with a template."""
     setting = f"templates.{family}"
     try:
         names = placeholders(template)
