@@ -64,7 +64,7 @@ def fit(
         check_resumed(saved, data, given)
         started = start_run(settings, folder, resume=True)
         config = started.config
-        events: "Generator[Any, None, Result]" = started.events()
+        events: Generator[Any, None, Result] = started.events()
     else:
         fitting = start_fit(data, folder, {"model": DEFAULT_MODEL} | settings, given)
         if not as_json:

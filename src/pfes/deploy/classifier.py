@@ -10,17 +10,32 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from pfes.config import DEFAULT_METHOD, DEFAULT_SHOTS, Settings, make_config
+from pfes.config import (
+    DEFAULT_SHOTS,
+    EQUAL,
+    RunConfig,
+    Settings,
+    Shots,
+    is_served,
+    make_config,
+)
 from pfes.contract import Family, Floats, LanguageModel
 from pfes.deploy.prompt import SavedPrompt
 from pfes.errors import PfesError, SettingError
 from pfes.models.open import open_model
-from pfes.runs.check import check_names, check_settings
+from pfes.models.source import ModelSource, find_model
+from pfes.runs.check import check_loading_settings, check_names, check_settings
+from pfes.runs.choose_task import Choices, choose_task
+from pfes.runs.fit import chosen_settings, placed_by_template
 from pfes.runs.result import Result
-from pfes.runs.start import search
-from pfes.tasks.example import UNKNOWN, Example, text_fields
+from pfes.runs.run import run
+from pfes.searches.read_answers import search_reader
+from pfes.system.stages import result_of
+from pfes.tasks.draft import FAMILIES
+from pfes.tasks.example import UNKNOWN, Example, field_names, text_fields
 from pfes.tasks.spec import label_key
 from pfes.tasks.task import Task
+from pfes.tasks.templates import template_pool
 
 CHUNK = 64  # texts in one call of the model
 NAME = "classifier"  # of the task that `fit` makes
@@ -29,19 +44,20 @@ NAME = "classifier"  # of the task that `fit` makes
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Labels texts with a prompt that `fit` searches.
 
-    A text is a string; for a template with several placeholders, a mapping by name, a sequence in
-    the placeholders' order, or a row of a DataFrame. `verbalizers` are the words that stand for the
-    labels; without them, the labels' own names. The other settings are those of `pfes.search`.
+    A text is a string; for a pair, a mapping by name, a sequence, or a row of a DataFrame. All that
+    is left out is found as `pfes fit` finds it: the template, the words that stand for the labels
+    (`verbalizers`), the method, and the other settings, which are those of `pfes.search`.
 
-    After `fit`: `classes_`, `result_` (the search's figures), `saved_` (the prompt) and `model_`.
+    After `fit`: `classes_`, `choices_` (words and templates that were found), `result_` (the
+    search's figures), `saved_` (the prompt) and `model_`.
     """
 
     def __init__(
         self,
         model: str | LanguageModel = "smollm2-135m",
-        template: str | Mapping[Family, str] = "{text}\nLabel:",
+        template: str | Mapping[Family, str] | None = None,
         verbalizers: Mapping[Any, str] | None = None,
-        method: str = DEFAULT_METHOD,
+        method: str | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         self.model = model
@@ -96,38 +112,86 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Search a prompt on labelled texts.
 
         Of each class, `shots` texts are trained on and as many others choose the prompt: 16 unless
-        given, or half of what the scarcest class has. None is held out for a test. With a `balance`
-        other than equal, and with all shots, a scarce class does not limit the others.
+        given, or half of what a scarce class has. None is held out for a test.
         """
         labels = np.asarray(y)
         if labels.ndim != 1 or len(labels) == 0:
             raise PfesError(f"y must be a list of labels, one for each text, not {labels.shape}")
-        settings = dict(self.settings)
-        balance = settings.pop("balance", None)
-        counts = Counter(labels.tolist()).values()
-        limits = {"most": DEFAULT_SHOTS, "natural": len(labels) // (2 * len(counts))}
-        limit = limits.get(str(balance), min(counts) // 2)
-        shots = settings.pop("shots", None) or max(1, min(DEFAULT_SHOTS, limit))
         classes = np.unique(labels)  # sorted, as scikit-learn has them
+        config, source = self._config()
         task = Task.from_examples(
             X,
             labels.tolist(),
-            template=self.template,
+            template=self._templates(X, str(getattr(y, "name", None) or "label")),
             verbalizers=self._words(classes.tolist()),
             name=NAME,
-            shots=shots,
-            seed=settings.pop("seed", 0),
+            shots=self._shots(config, labels),
+            seed=config.seed,
             holdout=0.0,
-            balance=balance,
+            balance=config.balance,
+            label=str(getattr(y, "name", None) or "label"),
         )
         if len(task.spec.labels) != len(classes):
             raise PfesError(
                 f"two labels are the same but for spaces: {', '.join(map(str, classes))}"
             )
         self._close()
-        model = self.model if isinstance(self.model, LanguageModel) else self._open(task, settings)
-        self.result_: Result = search(model, task, self.method, **settings)
+        model = self.model
+        if isinstance(model, str):
+            known = None if self.template is None or self.verbalizers is None else task.spec
+            model = open_model(config, known, source)
+        self.choices_ = self._choose(model, task, config)
+        task = self.choices_.task
+        if "placement" not in self.settings:
+            config = placed_by_template(config, model, task.spec.template(model.family))
+        config = config.model_copy(update={"shots": task.shots})
+        self.result_: Result = result_of(run(config, model=model, task=task))
         return self._use(SavedPrompt.of_result(self.result_), model, classes)
+
+    def _config(self) -> tuple[RunConfig, ModelSource | None]:
+        """Return the settings of the search, and where a model that is named is from."""
+        given = dict(self.settings)
+        if "test_limit" in given:
+            raise SettingError("test_limit", "a classifier holds nothing out for a test")
+        if self.method is not None:
+            given["method"] = self.method
+        name, source = self.model, None
+        if isinstance(name, LanguageModel):
+            family, name = name.family, name.name
+            check_loading_settings(given)
+        else:
+            consent = bool(given.get("trust_remote_code"))
+            source = None if is_served(name) else find_model(name, consent)
+            family = "causal" if source is None else source.family
+        chosen = chosen_settings(given, family) | {"model": name, "task": NAME}
+        del chosen["test_limit"]
+        config = make_config(**chosen)
+        check_settings(config, given)
+        check_names(config, model=False, task=False)
+        if config.engine != "serial":
+            raise SettingError("engine", "a classifier keeps its model in this process")
+        return config, source
+
+    def _shots(self, config: RunConfig, labels: NDArray[Any]) -> Shots:
+        """Return the shots that were given, or as many as equal classes allow."""
+        if "shots" in self.settings or config.balance == "most":
+            return config.shots
+        counts = Counter(labels.tolist()).values()
+        limit = min(counts) if config.balance == EQUAL else len(labels) // len(counts)
+        return max(1, min(DEFAULT_SHOTS, limit // 2))
+
+    def _templates(self, texts: Any, label: str) -> str | Mapping[Family, str]:
+        """Return the template that was given, or the plainest one of each family."""
+        if self.template is not None:
+            return self.template
+        names = field_names(texts)
+        return {family: template_pool(names, label, family)[0] for family in FAMILIES}
+
+    def _choose(self, model: LanguageModel, task: Task, config: RunConfig) -> Choices:
+        """Find the words and the template where they are not given."""
+        template = None if self.template is None else task.spec.template(model.family)
+        words = {} if self.verbalizers is None else task.spec.verbalizers
+        return result_of(choose_task(model, task, search_reader(config), words, template))
 
     def _close(self) -> None:
         """Let go of a model that an earlier `fit` opened, before the next one is opened."""
@@ -136,7 +200,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             earlier.close()
 
     def _words(self, classes: list[Any]) -> dict[Any, str]:
-        """Return the word of each class, in the order of the classes."""
+        """Return the word of each class, in the order of the classes; its name if none is given."""
         if self.verbalizers is None:
             return {label: str(label) for label in classes}
         words = {label_key(label): word for label, word in self.verbalizers.items()}
@@ -144,15 +208,6 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if missing:
             raise SettingError("verbalizers", f"no word for label {missing[0]!r}")
         return {label: words[label_key(label)] for label in classes}
-
-    def _open(self, task: Task, settings: dict[str, Any]) -> LanguageModel:
-        """Check the settings, then load the model."""
-        names = {"model": self.model, "task": NAME, "method": self.method}
-        config = make_config(**names | settings)
-        check_settings(config, settings)
-        if config.engine != "serial":
-            raise SettingError("engine", "a classifier keeps its model in this process")
-        return open_model(config, task.spec, check_names(config, task=False))
 
     def _use(self, saved: SavedPrompt, model: LanguageModel, classes: NDArray[Any]) -> "Classifier":
         self.saved_, self.model_, self.classes_ = saved, model, classes

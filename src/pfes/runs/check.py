@@ -1,6 +1,6 @@
 """What can be checked of a run before its folder is made and its model is loaded."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from pfes.config import ReadingName, RunConfig, is_served
 from pfes.errors import SettingError
@@ -23,6 +23,11 @@ SERVED_SETTINGS = ("served_name", "tokenizer", "patience")  # only a served mode
 LOCAL_SETTINGS = (  # and only a local one these
     "device", "dtype", "device_map", "max_batch_tokens", "batch_tokens", "threads", "engine",
     "workers", "gpus_per_worker",
+)  # fmt: skip
+
+LOADING_SETTINGS = (  # what only matters while a model is loaded
+    "device", "dtype", "device_map", "max_batch_tokens", "threads", "engine", "workers",
+    "gpus_per_worker", "trust_remote_code",
 )  # fmt: skip
 
 UNUSED: dict[ReadingName, tuple[str, ...]] = {  # by each kind of reading
@@ -68,6 +73,13 @@ def check_settings(config: RunConfig, given: Collection[str]) -> None:
             raise SettingError(name, f"this is for {kind}: leave this setting out")
     if method.optimizer is not None:
         _check_sizes(config, method)
+
+
+def check_loading_settings(given: Mapping[str, object]) -> None:
+    """Refuse settings of loading where the model is loaded already."""
+    for name in (*LOADING_SETTINGS, *SERVED_SETTINGS):
+        if given.get(name) is not None:
+            raise SettingError(name, "the model is loaded already: set this when you load it")
 
 
 def _chooses(config: RunConfig) -> bool:

@@ -9,18 +9,13 @@ from pfes.config import DEFAULT_METHOD, RunConfig, Settings, location_settings, 
 from pfes.contract import LanguageModel
 from pfes.errors import SettingError
 from pfes.models.source import ModelSource
-from pfes.runs.check import SERVED_SETTINGS, check_names, check_settings
+from pfes.runs.check import check_loading_settings, check_names, check_settings
 from pfes.runs.folder import RunFolder
 from pfes.runs.result import Result
 from pfes.runs.run import Event, run
 from pfes.runs.saved import SavedRun
 from pfes.system.stages import result_of
 from pfes.tasks.task import Task
-
-LOADING_SETTINGS = (  # what only matters while a model is loaded
-    "device", "dtype", "device_map", "max_batch_tokens", "threads", "engine", "workers",
-    "gpus_per_worker", "trust_remote_code",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,9 +72,7 @@ def start_run(
     config = make_config(**settings)
     check_settings(config, settings.keys())
     if model is not None:
-        for name in (*LOADING_SETTINGS, *SERVED_SETTINGS):
-            if settings.get(name) is not None:
-                raise SettingError(name, "the model is loaded already: set this when you load it")
+        check_loading_settings(settings)
     source = check_names(config, model=model is None, task=task is None)
     if folder is not None:
         folder.create()

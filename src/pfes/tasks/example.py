@@ -33,6 +33,20 @@ def as_text(value: object) -> str:
     return str(value).encode("utf-8", "replace").decode()
 
 
+def field_names(texts: Any) -> tuple[str, ...]:
+    """Return names for the parts of texts given in Python: those that they have, or others."""
+    columns = getattr(texts, "columns", None)
+    if columns is not None:
+        return tuple(map(str, columns))
+    name = getattr(texts, "name", None)  # a column of a DataFrame
+    first = next(iter(texts), "")
+    if isinstance(first, Mapping):
+        return tuple(map(str, first))
+    if isinstance(first, str):
+        return (str(name),) if name is not None and str(name).isidentifier() else ("text",)
+    return tuple(f"text{i + 1}" for i in range(len(first))) if isinstance(first, Sequence) else ()
+
+
 def text_fields(texts: Any, names: Sequence[str]) -> list[dict[str, str]]:
     """Return texts given in Python as fields by name, a dictionary for each text.
 
