@@ -10,6 +10,7 @@ class RunFiles:
         self.folder = Path(folder)
         self.task = self.folder / "task.json"
         self.task_file = self.folder / "task.yaml"  # what `pfes fit` found out about its data
+        self.choices = self.folder / "choices.json"  # the same with what else was tried
         self.start = self.folder / "start.json"
         self.config = self.folder / "config.json"
         self.history = self.folder / "history.jsonl"

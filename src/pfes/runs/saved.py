@@ -57,6 +57,11 @@ class SavedRun:
             raise PfesError(f"{self.files.task} does not hold a task") from None
 
     @property
+    def choices(self) -> dict[str, Any] | None:
+        """What `pfes fit` found out about its data, with what it tried; None for other runs."""
+        return self._json(self.files.choices) if self.files.choices.exists() else None
+
+    @property
     def start(self) -> dict[str, Any] | None:
         """What was settled before the search, as far as it is: see `Result.start`."""
         return self._json(self.files.start) if self.files.start.exists() else None
