@@ -234,7 +234,10 @@ class Chart {
     if (!values.length) return [this.data.log ? 0.1 : 0, 1];
     let [least, most] = [Math.min(...values), Math.max(...values)];
     if (this.data.bars) least = 0;
-    if (least === most) [least, most] = least > 0 ? [least / 2, most * 2] : [least - 1, most + 1];
+    if (least === most) {
+      const around = Math.abs(least) / 10 || 1;
+      [least, most] = this.data.log ? [least / 2, most * 2] : [least - around, most + around];
+    }
     const room = this.data.bars ? 0 : (most - least) * 0.04;
     return this.data.log ? [least / 1.1, most * 1.1] : [least - room, most + (most - least) * 0.04];
   }
