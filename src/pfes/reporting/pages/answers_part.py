@@ -15,7 +15,11 @@ SENTENCES = 500  # the page lists at most this many sentences that changed their
 CHARACTERS = 400  # of each
 SIDE_BY_SIDE = 4  # matrices of more labels stand one below the other, with upright names
 
-BY_LABEL = "Label by label: before with the template alone, after with the found prompt"
+BY_LABEL = (
+    "How much of each label's examples is answered right, before with the template alone, after "
+    "with the found prompt; and how much of the found prompt's answers with this label is right: "
+    "its precision."
+)
 
 
 def named_answers(run: SavedRun) -> list[dict[str, Any]]:
@@ -52,6 +56,7 @@ def answers_parts(answers: list[dict[str, Any]]) -> Iterator[Markup]:
     if len(labels) <= SIDE_BY_SIDE:
         yield grid(*matrices)
     else:
+        yield paragraph(BY_LABEL)
         yield _by_label(answers, labels)
         yield from matrices
 
@@ -87,8 +92,8 @@ def _by_label(answers: list[dict[str, Any]], labels: list[str]) -> Markup:
         given = sum(_top(answer["found"]) == label for answer in answers)
         precision = _share(right[-1], given)
         rows.append((label, Cell(str(len(own)), len(own), "number"), *shares, precision))
-    head = ("label", "examples", "recall before", "recall after", "precision")
-    return table(BY_LABEL, head, rows)
+    head = ("label", "examples", "before", "after", "precision")
+    return table("Label by label", head, rows)
 
 
 def _share(part: int, whole: int) -> Cell:

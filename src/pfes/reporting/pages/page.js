@@ -283,7 +283,7 @@ class Chart {
   series(parent, line, turn, count) {
     if (this.data.bars) return this.columns(parent, line, turn, count);
     const known = line.x.map((x, i) => [x, line.y[i]]).filter(([, y]) => y !== null && (!this.data.log || y > 0));
-    if (line.dots) {
+    if (line.dots || known.length === 1) {
       const [r, opacity] = known.length > 20 ? [1.8, 0.5] : [5, 1];
       for (const [x, y] of known) {
         element(parent, "circle", { cx: this.place(x), cy: this.level(y), r, opacity, fill: color(line.number) });
