@@ -13,7 +13,7 @@ from pfes.runs.folder import RunFolder
 from pfes.runs.saved import SavedRun
 from tests.command import call
 from tests.reporting.conftest import Opened
-from tests.small_runs import small_settings
+from tests.small_runs import finish, small_settings
 
 
 @pytest.fixture
@@ -59,6 +59,17 @@ def test_the_page_says_what_the_run_found(run: Path, open_page: Callable[..., Op
     assert [sum(line["y"]) for line in content["lines"]] == [16, 16]
     tokens = page.get_by_role("table", name="Nearest tokens")
     assert tokens.locator("tbody tr").count() == 3
+
+
+def test_a_search_of_one_step_is_seen(
+    task_file: Path, tmp_path: Path, open_page: Callable[..., Opened]
+) -> None:
+    finish(task_file, tmp_path / "run", budget=6)
+    file = tmp_path / "run/report.html"
+    file.write_text(run_page(SavedRun(tmp_path / "run")))
+    figure = open_page(file).page.locator("figure.chart", has_text="Step size")
+    figure.scroll_into_view_if_needed()
+    assert figure.locator(".plot circle").count() == 1
 
 
 def test_nearest_tokens_of_tokens_are_themselves(folders: Callable[[str], Path]) -> None:

@@ -76,8 +76,13 @@ def _reading(result: Result) -> Iterator[str]:
         f"Reading: {', '.join(shares)}; slope {reading['slope']:.2f}; cross-validated loss "
         f"{reading['plain_loss']:.3f} plainly → {reading['loss']:.3f}"
     )
-    for label, words in reading["telling"].items():
+    telling = list(reading["telling"].items())
+    for label, words in telling[:10]:
         yield f"  {label}: {', '.join(repr(word.strip() or word) for word in words[:6])}"
+    if len(telling) > 10:
+        more = len(telling) - 10
+        labels = "label" if more == 1 else "labels"
+        yield f"  … and {more} more {labels}: see report.html, which pfes report writes"
 
 
 def _quality(result: Result, title: str) -> Table:

@@ -50,6 +50,7 @@ const COLORS = 7;
 const DASHES = ["", "7 4", "2 3"];
 const EDGE = { left: 76, right: 12, top: 10, bottom: 40 };
 const HEIGHT = 280;
+const DOT = 5; // radius of a dot: one at the end of an axis is not cut
 const CLOSEST = 1e-6; // part of the whole axis that a zoom shows, at least
 
 function element(parent, name, attributes, text) {
@@ -234,7 +235,10 @@ class Chart {
     if (!values.length) return [this.data.log ? 0.1 : 0, 1];
     let [least, most] = [Math.min(...values), Math.max(...values)];
     if (this.data.bars) least = 0;
-    if (least === most) [least, most] = least > 0 ? [least / 2, most * 2] : [least - 1, most + 1];
+    if (least === most) {
+      const around = Math.abs(least) / 10 || 1;
+      [least, most] = this.data.log ? [least / 2, most * 2] : [least - around, most + around];
+    }
     const room = this.data.bars ? 0 : (most - least) * 0.04;
     return this.data.log ? [least / 1.1, most * 1.1] : [least - room, most + (most - least) * 0.04];
   }
@@ -251,12 +255,13 @@ class Chart {
     this.place = (x) => EDGE.left + across.at(x) * inner[0];
     this.level = (y) => EDGE.top + (1 - up.at(y)) * inner[1];
     this.axes(across, up, width);
+    const [left, wide] = [EDGE.left - DOT, inner[0] + 2 * DOT];
     const clip = element(this.svg, "svg", {
-      x: EDGE.left, y: EDGE.top, width: inner[0], height: inner[1],
-      viewBox: `${EDGE.left} ${EDGE.top} ${inner[0]} ${inner[1]}`, preserveAspectRatio: "none",
+      x: left, y: EDGE.top, width: wide, height: inner[1],
+      viewBox: `${left} ${EDGE.top} ${wide} ${inner[1]}`, preserveAspectRatio: "none",
     });
     clip.style.height = `${inner[1]}px`;
-    clip.style.width = `${inner[0]}px`;
+    clip.style.width = `${wide}px`;
     lines.forEach((line, turn) => this.series(clip, line, turn, lines.length));
     this.overlay(clip, lines, inner);
   }
@@ -280,8 +285,8 @@ class Chart {
   series(parent, line, turn, count) {
     if (this.data.bars) return this.columns(parent, line, turn, count);
     const known = line.x.map((x, i) => [x, line.y[i]]).filter(([, y]) => y !== null && (!this.data.log || y > 0));
-    if (line.dots) {
-      const [r, opacity] = known.length > 20 ? [1.8, 0.5] : [5, 1];
+    if (line.dots || known.length === 1) {
+      const [r, opacity] = known.length > 20 ? [1.8, 0.5] : [DOT, 1];
       for (const [x, y] of known) {
         element(parent, "circle", { cx: this.place(x), cy: this.level(y), r, opacity, fill: color(line.number) });
       }

@@ -25,6 +25,7 @@ class Cell:
 
 
 Row = Sequence[Cell | str]
+TALL = 40  # a table with more rows than this has a height of its own
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,22 @@ def _macros() -> Any:
     return _environment().get_template("parts.html").module
 
 
-def table(caption: str, head: Sequence[str], rows: Iterable[Row], row_heads: bool = True) -> Markup:
-    """Return a sortable table; with `row_heads`, the first cell of a row is its heading."""
+def table(
+    caption: str, head: Sequence[str], rows: Iterable[Row], row_heads: bool = True, style: str = ""
+) -> Markup:
+    """Return a sortable table; with `row_heads`, the first cell of a row is its heading.
+
+    `style` is "matrix" or "upright matrix" for a table as wide as it is high, whose columns are
+    narrow; upright names need little room. A table of many rows scrolls.
+    """
     cells = [[c if isinstance(c, Cell) else Cell(c, c) for c in row] for row in rows]
-    return Markup(_macros().table(caption, head, cells, row_heads))
+    tall = len(cells) > TALL and not style
+    return Markup(_macros().table(caption, head, cells, row_heads, style, tall))
+
+
+def folded(title: str, text: str) -> Markup:
+    """Return a long text that is out of sight until its title is clicked."""
+    return Markup(_macros().folded(title, text))
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> Markup:

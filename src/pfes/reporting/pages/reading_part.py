@@ -1,6 +1,7 @@
 """The part of a run's page about its reading: how it was chosen, and how far it can be trusted."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from markupsafe import Markup
 
@@ -34,13 +35,8 @@ def reading_parts(result: Result) -> Iterator[Markup]:
             yield table("The ladder", ("rung", "cross-validated loss", "weight"), rows)
     if reading.get("telling"):
         yield paragraph(TELLING)
-        telling = {label: words[:SHOWN] for label, words in reading["telling"].items()}
-        most = max(len(words) for words in telling.values())
-        rows = [
-            (label, *(Cell(repr(word), style="token") for word in words))
-            for label, words in telling.items()
-        ]
-        yield table("Telling words", ("label", *(f"{i + 1}." for i in range(most))), rows)
+    if reading.get("offsets"):
+        yield _labels(reading)
     if result.calibration:
         yield paragraph(RELIABILITY)
         yield grid(_diagram(result), _scores(result))
@@ -48,10 +44,20 @@ def reading_parts(result: Result) -> Iterator[Markup]:
 
 def _description(result: Result) -> str:
     reading = result.reading
-    slope = f"slope {reading['slope']:.3f}"
-    offsets = ", ".join(f"{label} {offset:+.3f}" for label, offset in reading["offsets"].items())
     losses = f"cross-validated loss {reading['plain_loss']:.4f} → {reading['loss']:.4f}"
-    return f"Reading {reading['rung']!r}: {slope}; offsets {offsets}; {losses}."
+    return f"Reading {reading['rung']!r}: slope {reading['slope']:.3f}; {losses}."
+
+
+def _labels(reading: dict[str, Any]) -> Markup:
+    """Return the offset of each label and the words that speak for it."""
+    telling = {label: words[:SHOWN] for label, words in reading.get("telling", {}).items()}
+    most = max((len(words) for words in telling.values()), default=0)
+    rows: list[Row] = []
+    for label, offset in reading["offsets"].items():
+        words = [Cell(repr(word), style="token") for word in telling.get(label, [])]
+        rows.append((label, Cell(f"{offset:+.3f}", offset, "number"), *words))
+    head = ("label", "offset", *(f"{i + 1}." for i in range(most)))
+    return table("Telling words" if most else "Offsets", head, rows)
 
 
 def _share(share: float) -> Cell:

@@ -1,11 +1,11 @@
 """The page of one run: its scores, search, answers and prompt."""
 
-from typing import Any
-
 import numpy as np
 from markupsafe import Markup
 
-from pfes.reporting.pages.parts import Cell, Line, Row, chart, grid, page, paragraph, section, table
+from pfes.reporting.pages.answers_part import answers_parts, changed, confidence, named_answers
+from pfes.reporting.pages.chosen import chosen_parts
+from pfes.reporting.pages.parts import Cell, Line, chart, grid, page, paragraph, section, table
 from pfes.reporting.pages.reading_part import reading_parts
 from pfes.reporting.pages.study_page import run_facts
 from pfes.runs.result import Result
@@ -13,20 +13,20 @@ from pfes.runs.saved import History, SavedRun
 from pfes.runs.versions import FREE_NOTE, figure, versions
 from pfes.studies.plan import model_name
 
-ANSWERED = {"zero_shot": "template alone", "found": "found prompt"}
-BINS = 20
-SENTENCES = 500  # the page lists at most this many sentences that changed their label
 POINTS = 400  # a curve has at most this many points
 
 
 def run_page(run: SavedRun) -> str:
     """Return the page of a finished run."""
     result = run.result
-    answers = _with_words(run)
+    answers = named_answers(run)
     parts = []
     if result.test_examples:
         note = [paragraph(FREE_NOTE)] if result.free else []
         parts.append(section("Before and after", _before_after(result), *note))
+    chosen = list(chosen_parts(run))
+    if chosen:
+        parts.append(section("What was chosen", *chosen))
     read = list(reading_parts(result))
     if read:
         parts.append(section("How answers are read", *read))
@@ -34,12 +34,11 @@ def run_page(run: SavedRun) -> str:
     if history:
         parts.append(section("The search", grid(*_search_charts(history, result))))
     if answers:
-        labels = list(answers[0]["zero_shot"])
-        parts.append(section("Answers", grid(*(_confusion(answers, labels, n) for n in ANSWERED))))
+        parts.append(section("Answers", *answers_parts(answers)))
         parts.append(
-            section("Confidence", paragraph(_about_confidence(result)), _confidence(answers))
+            section("Confidence", paragraph(_about_confidence(result)), confidence(answers))
         )
-        parts.append(section("Sentences that changed their label", *_changed(answers)))
+        parts.append(section("Sentences that changed their label", *changed(answers)))
     if result.nearest:
         parts.append(section("The prompt's tokens", paragraph(NEAREST), _nearest(result)))
     parts.append(section("Run", *run_facts(result)))
@@ -48,7 +47,17 @@ def run_page(run: SavedRun) -> str:
     return page(title, _lead(result), *parts)
 
 
+KEPT = (
+    " The search found nothing that validates better than its start, so the found prompt is the "
+    "start."
+)
+
+
 def _lead(result: Result) -> str:
+    return _figures(result) + (KEPT if result.kept_start else "")
+
+
+def _figures(result: Result) -> str:
     if not result.test_examples:
         return (
             f"After {result.evaluations} function evaluations; no examples were held out to test."
@@ -82,21 +91,6 @@ NEAREST = (
 def _about_confidence(result: Result) -> str:
     plain = result.reading.get("rung", "plain") == "plain"
     return CONFIDENCE if plain else CONFIDENCE + READ
-
-
-def _with_words(run: SavedRun) -> list[dict[str, Any]]:
-    """Return a run's answers, with each label followed by its word unless they are equal."""
-    if not run.answers:
-        return []
-    words = run.task.spec.verbalizers
-    names = {str(k): str(k) if str(k) == word else f"{k}: {word}" for k, word in words.items()}
-    answers = [dict(answer) for answer in run.answers]
-    for answer in answers:
-        answer["label"] = names[answer["label"]]
-        for version in ANSWERED:
-            # a NaN is stored as null; as 0 it is never the answer
-            answer[version] = {names[label]: p or 0.0 for label, p in answer[version].items()}
-    return answers
 
 
 def _before_after(result: Result) -> Markup:
@@ -145,72 +139,6 @@ def _thinned(count: int, limit: int = POINTS) -> list[int]:
     if count == 0:
         return []
     return [int(i) for i in np.unique(np.linspace(0, count - 1, min(count, limit)).round())]
-
-
-def _top(answer: dict[str, float]) -> str:
-    """Return the most probable label, the first one if several are equal, as in scoring."""
-    return max(answer, key=lambda label: answer[label])
-
-
-def _confusion(answers: list[dict[str, Any]], labels: list[str], version: str) -> Markup:
-    counts = {(true, given): 0 for true in labels for given in labels}
-    for answer in answers:
-        counts[answer["label"], _top(answer[version])] += 1
-    rows: list[Row] = []
-    for true in labels:
-        total = sum(counts[true, given] for given in labels) or 1
-        cells = [
-            Cell(str(counts[true, g]), counts[true, g], "filled", share=counts[true, g] / total)
-            for g in labels
-        ]
-        rows.append((true, *cells))
-    caption = f"{ANSWERED[version].capitalize()}: true labels down, answers across"
-    return table(caption, ("true label", *labels), rows)
-
-
-def _confidence(answers: list[dict[str, Any]]) -> Markup:
-    most = max(max(answer[version].values()) for answer in answers for version in ANSWERED)
-    edges = np.linspace(0, most or 1.0, BINS + 1)
-    middles = ((edges[1:] + edges[:-1]) / 2).round(6).tolist()
-    lines = []
-    for version, title in ANSWERED.items():
-        values = [max(answer[version].values()) for answer in answers]
-        counts = np.histogram(values, edges)[0]
-        lines.append(Line(f"{title} (mean {np.mean(values):.3f})", middles, counts.tolist()))
-    return chart("Confidence", "probability of the answer", "test examples", lines, bars=True)
-
-
-def _changed(answers: list[dict[str, Any]]) -> list[Markup]:
-    """Return how many answers became right or wrong, and a table of all that changed."""
-    rows, mended, broken = [], 0, 0
-    for answer in answers:
-        before, after = _top(answer["zero_shot"]), _top(answer["found"])
-        if before == after:
-            continue
-        mended += after == answer["label"]
-        broken += before == answer["label"]
-        verdict = "mended" if after == answer["label"] else "broken"
-        if answer["label"] not in (before, after):
-            verdict = "both wrong"
-        probability = answer["found"][after]
-        rows.append(
-            (
-                Cell(" · ".join(answer["fields"].values()), style="text"),
-                Cell(answer["label"], answer["label"]),
-                Cell(before, before),
-                Cell(after, after),
-                Cell(verdict, verdict),
-                Cell(f"{probability:.3f}", probability, "number"),
-            )
-        )
-    text = f"{mended} of {len(answers)} answers became right, {broken} became wrong."
-    if not rows:
-        return [paragraph(text)]
-    if len(rows) > SENTENCES:
-        text += f" The first {SENTENCES} of {len(rows)} are shown."
-    head = ("text", "true label", *ANSWERED.values(), "change", "probability")
-    shown = table("Answers that changed", head, rows[:SENTENCES], row_heads=False)
-    return [paragraph(text), shown]
 
 
 def _nearest(result: Result) -> Markup:
