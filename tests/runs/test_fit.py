@@ -26,7 +26,7 @@ from tests.command import call
 
 KINDS = {
     "good film": ["a wonderful film", "great acting and great fun", "moving from start to end"],
-    "too long": ["a terrible mess", "dull and far too long", "no wit and no charm"],
+    "of no use": ["a terrible mess", "dull and far too long", "no wit and no charm"],
     "maybe": ["it is a film", "the story of the year", "one film , two acts"],
 }
 SMALL: dict[str, Any] = {
@@ -42,7 +42,7 @@ def data(tmp_path: Path) -> Path:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["id", "the review", "verdict"])
-        for i in range(90):
+        for i in range(150):
             label = list(KINDS)[min(i % 5, 2)]
             writer.writerow([i, f"{KINDS[label][i % 3]} , part {i}", label])
     return path
@@ -58,8 +58,11 @@ def options(**settings: Any) -> list[str]:
     return [word for pair in pairs for word in pair]
 
 
+GIVEN = Given(label="verdict")
+
+
 def begin(
-    data: Path, model: Path, out: Path, given: Given = Given(label="verdict"), **settings: Any
+    data: Path, model: Path, out: Path, given: Given = GIVEN, **settings: Any
 ) -> Generator[Any, None, Result]:
     return start_fit(str(data), out, {"model": str(model)} | SMALL | settings, given).events()
 
@@ -94,17 +97,13 @@ def test_a_label_and_a_model_are_enough(
     assert len(losses) == 3
     counts = np.bincount([example.label for example in saved.task.train])
     assert counts.max() == 16
-    assert counts.min() >= 7  # what a scarce label has
+    assert counts.min() >= 10  # what a scarce label has
     task = load_task(out / "task.yaml", balance="most")
     assert task.spec.verbalizers == {w["label"]: w["word"] for w in saved.choices["words"]}
-    (chosen, *_) = saved.choices["templates"]
-    assert task.spec.template(saved.result.config["placement"] and load(out)) == chosen["template"]
+    family = "masked" if name == "roberta" else "causal"
+    assert task.spec.templates[family] == saved.choices["templates"][0]["template"]
     done = call("predict", out, "--text", "a wonderful film")
     assert done.returncode == 0, done.stderr
-
-
-def load(out: Path) -> Any:
-    return SavedPrompt.load(out).open_model().family
 
 
 def test_what_was_chosen_can_be_run_again(data: Path, model: Path, tmp_path: Path) -> None:
@@ -121,11 +120,11 @@ def test_what_stands_in_the_task_file_may_be_edited(
     fitted(data, model, tmp_path / "run")
     file = tmp_path / "run/task.yaml"
     content = yaml.safe_load(file.read_text())
-    content["verbalizers"]["too long"] = "terrible"
+    content["verbalizers"]["of no use"] = "terrible"
     file.write_text(yaml.safe_dump(content))
     again = ["--config", tmp_path / "run/config.json", "--out", tmp_path / "again"]
     assert call("search", *again).returncode == 0
-    assert SavedRun(tmp_path / "again").task.spec.verbalizers["too long"] == "terrible"
+    assert SavedRun(tmp_path / "again").task.spec.verbalizers["of no use"] == "terrible"
 
 
 def phases(data: Path, model: Path, out: Path) -> list[str]:
@@ -197,7 +196,7 @@ def test_a_fit_that_is_killed_goes_on_with_the_same_command(
 
 OVERRIDES: list[tuple[str, str, str]] = [
     ("--template", "{the_review} All in all:", "{the_review} So:"),
-    ("--word", "too long=terrible", "too long=great"),
+    ("--word", "of no use=terrible", "of no use=great"),
     ("--text", "the review", "id"),
     ("--method", "one-plus-one-id", "saes-id"),
     ("--budget", "60", "70"),
@@ -233,7 +232,7 @@ def test_any_choice_can_be_overridden_and_is_kept(
     assert saved.choices is not None
     used = {
         "--template": saved.choices["templates"][0]["template"],
-        "--word": "too long=" + saved.choices["words"][1]["word"],
+        "--word": "of no use=" + saved.choices["words"][1]["word"],
         "--text": saved.choices["texts"][0],
     }
     name = flag.removeprefix("--").replace("-", "_")

@@ -15,7 +15,10 @@ from pfes.runs.result import Result
 from tests.command import call
 from tests.small_runs import small_settings
 
-FREE = ["constant", "template", "template + reading", "examples", "examples + reading"]
+FREE = [
+    "constant", "template", "template + offset", "template + reading", "examples",
+    "examples + offset", "examples + reading",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -72,10 +75,10 @@ def test_the_table_ends_with_what_the_search_added(
     lines = [line for line in done.stdout.splitlines() if line.startswith("│")]
     rows = [line.strip("│ ").split("│")[0].strip() for line in lines]
     assert rows[0].startswith("always ")
-    assert rows[1:5] == [row + (" (*)" if row in rows[-1] else "") for row in rows[1:5]]
     assert [row.removesuffix(" (*)") for row in rows[1:]] == [
-        "template alone", "template + reading", "examples in front",
-        "examples in front + reading", "initial prompt", "found prompt + reading",
+        "template alone", "template + offset", "template + reading", "examples in front",
+        "examples in front + offset", "examples in front + reading",
+        "initial prompt", "found prompt + reading",
         "found − template alone", "found − initial prompt", "found − the best that is free",
     ]  # fmt: skip
     stored = json.loads((tmp_path / "run/result.json").read_text())
@@ -103,13 +106,28 @@ def test_the_best_of_several_draws_is_kept(model: pfes.LanguageModel, task_file:
     assert two.text.count("Sentiment:") == 4
 
 
-@pytest.mark.parametrize("method", ["manual", "saes-id-cr"])
+@pytest.mark.parametrize("method", ["manual", "bdpl"])
 @pytest.mark.parametrize("name", ["draws", "demonstrations"])
-def test_only_in_context_learning_shows_examples(
+def test_some_methods_show_no_examples(
     model: pfes.LanguageModel, task_file: Path, method: str, name: str
 ) -> None:
     with pytest.raises(SettingError, match=name):
         pfes.search(model, task_file, method, **{name: 2})
+
+
+def test_a_search_may_have_examples_in_front(model: pfes.LanguageModel, task_file: Path) -> None:
+    result = searched(model, task_file, demonstrations=2, init="vocab")
+    assert result.spec is not None
+    assert len(result.spec.demonstrations) == 4
+    assert result.start is not None
+    assert (result.start.name, result.start.trials) == ("2 examples per label, draw 1", [])
+    best = searched(model, task_file, demonstrations=1, draws=3, init="vocab", budget=60)
+    assert best.start is not None
+    assert {trial.name for trial in best.start.trials} == {
+        f"1 example per label, draw {i}" for i in (1, 2, 3)
+    }
+    lowest = min(best.start.trials, key=lambda trial: trial.loss or 0)
+    assert best.start.name == lowest.name
 
 
 def test_more_examples_than_there_are_leave_no_folder_behind(

@@ -79,7 +79,8 @@ def test_what_is_not_there_is_said(task_file: Path, tmp_path: Path) -> None:
     assert not begun.finished
     with pytest.raises(PfesError, match="no result yet: continue its run with pfes search"):
         begun.result  # noqa: B018
-    with pytest.raises(PfesError, match="a run leaves one when it ends"):
+    begun.files.prompt.unlink()
+    with pytest.raises(PfesError, match="has no prompt"):
         begun.prompt  # noqa: B018
 
 

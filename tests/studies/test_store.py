@@ -64,6 +64,7 @@ def test_a_run_that_was_cut_off_goes_on_from_its_copy(
     begun = {name for name in there() if "saes" in name}
     assert {Path(name).name for name in begun} == {
         "start.json", "task.json", "config.json", "history.jsonl", "checkpoint.safetensors",
+        "prompt.safetensors",
     }  # fmt: skip
     monkeypatch.setattr(store, "UPLOAD_EVERY", 1e9)
     events = list(execute_runs(plan, OUT))

@@ -9,10 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pfes.runs.result import Result
-from pfes.runs.versions import FREE_NOTE, figure, versions
+from pfes.runs.versions import FREE_NOTE, figure, kept_sentence, versions
 
-START_KEPT = "The search found nothing that validates better than its start: the start is kept."
-FREE_KEPT = "The search added nothing that validates better than what is free: that is kept."
 DIFFERENCES = {
     "gain": "found − template alone",
     "added": "found − initial prompt",
@@ -46,8 +44,7 @@ def show_result(result: Result, folder: Path, as_json: bool) -> None:
     if result.stopped is not None:
         console.print(f"Ended before the budget: {result.stopped}.", highlight=False, markup=False)
     if result.kept_start:
-        kept = FREE_KEPT if result.began_free else START_KEPT
-        console.print(kept, highlight=False, soft_wrap=True)
+        console.print(kept_sentence(result), highlight=False, soft_wrap=True)
     for line in _reading(result):
         console.print(line, highlight=False, markup=False)
     if result.beta_trials:

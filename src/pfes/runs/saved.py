@@ -126,7 +126,7 @@ class SavedRun:
         if not self.path.is_dir():
             raise PfesError(f"{self.path} does not exist")
         if not self.files.prompt.exists():
-            raise PfesError(f"{self.path} has no prompt: a run leaves one when it ends")
+            raise PfesError(f"{self.path} has no prompt yet: continue its run with --resume")
         return read_prompt_file(self.files.prompt, "prompt")
 
     @cached_property

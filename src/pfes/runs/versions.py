@@ -36,6 +36,13 @@ def versions(result: Result) -> Iterator[Version]:
     yield Version(title, result.test, result.intervals["test"], result.auc, found=True)
 
 
+def kept_sentence(result: Result) -> str:
+    """Say that the search found nothing better."""
+    if result.began_free:
+        return "The search added nothing that validates better than what is free: that is kept."
+    return "The search found nothing that validates better than its start: the start is kept."
+
+
 def figure(value: float | None) -> str:
     """Return a number with four digits, or a dash."""
     return "–" if value is None else f"{value:.4f}"

@@ -42,7 +42,7 @@ class StartTrial:
     """How a start was judged; `loss` is cross-validated on so many labelled examples."""
 
     name: str
-    loss: float
+    loss: float | None  # None if it is not finite
     examples: int
 
 
@@ -154,11 +154,12 @@ def choose_start(
         losses = []
         for number, start in enumerate(some):
             yield Stage(title, number, len(some), "starts")
-            losses.append(judge.loss(start.task, examples))
-            trials.append(StartTrial(start.name, losses[-1], examples))
+            loss = judge.loss(start.task, examples)
+            finite = np.isfinite(loss)
+            losses.append(loss if finite else np.inf)
+            trials.append(StartTrial(start.name, loss if finite else None, examples))
         yield Stage(title, len(some), len(some), "starts")
-        finite = [loss if np.isfinite(loss) else np.inf for loss in losses]
-        return [some[int(i)] for i in np.argsort(finite, kind="stable")]
+        return [some[int(i)] for i in np.argsort(losses, kind="stable")]
 
     ranked = yield from look(starts[:count], FIRST_LOOK, "judging starts")
     if not second:

@@ -68,7 +68,7 @@ def _tokens_by(tokenizer: Any, family: Family) -> Callable[[str], tuple[int, ...
     added = tokens_added_after(tokenizer) if family == "causal" else 0
 
     def tokens(text: str) -> tuple[int, ...]:
-        ids = tokenizer(text)["input_ids"]
+        ids = tokenizer(text, verbose=False)["input_ids"]  # long texts are cut here, without a word
         return tuple(ids[: len(ids) - added])
 
     return tokens

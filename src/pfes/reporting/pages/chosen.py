@@ -94,12 +94,12 @@ def last_judgements(trials: list[StartTrial]) -> list[StartTrial]:
     return sorted(last.values(), key=lambda trial: (-trial.examples, _order(trial.loss)))
 
 
-def _order(loss: float) -> float:
-    return loss if math.isfinite(loss) else math.inf
+def _order(loss: float | None) -> float:
+    return math.inf if loss is None else loss
 
 
 def _loss(loss: float | None) -> Cell:
-    if loss is None or not math.isfinite(loss):
+    if loss is None:
         return Cell(MISSING, style="number")
     return Cell(f"{loss:.4f}", loss, "number")
 

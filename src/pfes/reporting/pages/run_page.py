@@ -10,7 +10,7 @@ from pfes.reporting.pages.reading_part import reading_parts
 from pfes.reporting.pages.study_page import run_facts
 from pfes.runs.result import Result
 from pfes.runs.saved import History, SavedRun
-from pfes.runs.versions import FREE_NOTE, figure, versions
+from pfes.runs.versions import FREE_NOTE, figure, kept_sentence, versions
 from pfes.studies.plan import model_name
 
 POINTS = 400  # a curve has at most this many points
@@ -47,14 +47,8 @@ def run_page(run: SavedRun) -> str:
     return page(title, _lead(result), *parts)
 
 
-KEPT = (
-    " The search found nothing that validates better than its start, so the found prompt is the "
-    "start."
-)
-
-
 def _lead(result: Result) -> str:
-    return _figures(result) + (KEPT if result.kept_start else "")
+    return _figures(result) + (f" {kept_sentence(result)}" if result.kept_start else "")
 
 
 def _figures(result: Result) -> str:
