@@ -58,7 +58,8 @@ def run(
                 opened = open_model(config, task.spec, source)
         try:
             _check_precision(config, opened)
-            config = resolve(config, method, opened, task.spec)
+            stored = resume and folder is not None and folder.begun
+            config = resolve(config, method, opened, task, stored)
             cache = {} if test_cache is None else test_cache
             context = RunContext(config, method, opened, task, folder, clock, cache)
             if method.optimizer is None:
@@ -100,7 +101,7 @@ def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchO
         if config.batch_tokens is None:
             together = generation_size(method, config.population)
             candidates = min(together, config.block or together)
-            tokens = model.choose_batch_tokens(initial, parts.examples.train, candidates)
+            tokens = model.choose_batch_tokens(initial, parts.batch(), candidates)
             context.settle(batch_tokens=tokens)
         model.set_batch_tokens(context.config.batch_tokens)
     if context.folder is not None:
