@@ -15,7 +15,7 @@ from pfes.runs.folder import RunFolder
 from pfes.runs.no_search import without_search
 from pfes.runs.result import Result
 from pfes.runs.saved import SavedRun
-from pfes.runs.settle_start import settle_start
+from pfes.runs.settle_start import settle_start, settling_sentences
 from pfes.runs.testing import evaluate_outcome
 from pfes.searches.beta_halving import BetaHalving
 from pfes.searches.build import loss_of, resolve
@@ -109,9 +109,12 @@ def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchO
     yield from _steps(context, search, resume)
     selection = search.selection
     assert isinstance(selection, Selection)
+    batch = len(parts.batch())
+    settled = settling_sentences(config, start, batch)
     fields = {
         "validation": selection.validation.metric,
         "evaluations": start.evaluations + search.evaluations,
+        "sentence_evaluations": settled + search.evaluations * batch,
         "start": start,
         "stopped": search.stopped,
         "selected_at": selection.evaluations,

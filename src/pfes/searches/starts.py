@@ -110,15 +110,15 @@ def evenly(encoded: EncodedTask, count: int) -> Batch:
 
 
 def choose_start(
-    judge: Judge, starts: Sequence[Start], train: int, allowance: int
+    judge: Judge, starts: Sequence[Start], batch: int, allowance: int
 ) -> Generator[Stage, None, tuple[Start, list[StartTrial], int]]:
     """Choose the start with the lowest loss; return it, what was tried, and evaluations spent.
 
-    `train` is how many examples an evaluation has, `allowance` how many evaluations may be spent.
+    `batch` is how many examples an evaluation has, `allowance` how many evaluations may be spent.
     With too small an allowance to compare two starts, nothing stands in front.
     """
     task = starts[0].task
-    first, second = (_cost(look, task, train) for look in (FIRST_LOOK, SECOND_LOOK))
+    first, second = (_cost(look, task, batch) for look in (FIRST_LOOK, SECOND_LOOK))
     if len(task.train) + len(task.validation) <= FIRST_LOOK:
         second = 0  # the first look has seen all there is
     count = len(starts)
@@ -135,7 +135,8 @@ def choose_start(
         for number, start in enumerate(some):
             yield Stage(title, number, len(some), "starts")
             losses.append(judge.loss(start.task, examples))
-            trials.append(StartTrial(start.name, losses[-1], examples))
+            there = len(start.task.train) + len(start.task.validation)
+            trials.append(StartTrial(start.name, losses[-1], min(examples, there)))
         yield Stage(title, len(some), len(some), "starts")
         finite = [loss if np.isfinite(loss) else np.inf for loss in losses]
         return [some[int(i)] for i in np.argsort(finite, kind="stable")]
@@ -148,6 +149,6 @@ def choose_start(
     return best[0], trials, count * first + len(kept) * second
 
 
-def _cost(look: int, task: Task, train: int) -> int:
+def _cost(look: int, task: Task, batch: int) -> int:
     """Return the evaluations that a look at so many examples counts as."""
-    return ceil(min(look, len(task.train) + len(task.validation)) / max(1, train))
+    return ceil(min(look, len(task.train) + len(task.validation)) / max(1, batch))
