@@ -113,6 +113,14 @@ class RunConfig(BaseModel):
         description="children that become parents (SaES) [a quarter]",
         json_schema_extra={"source": "ours: a quarter of the population"},
     )
+    batch_examples: int | None = Field(
+        None,
+        ge=1,
+        description="training examples drawn for each generation [all; of many, 16 per label]",
+        json_schema_extra={
+            "source": "ours: the paper's 16 per label, at least 64; all, up to twice as many"
+        },
+    )
     radius: float = Field(
         1e-4,
         gt=0,
@@ -279,6 +287,7 @@ class Settings(TypedDict, total=False):
     intrinsic_dimension: float
     population: int
     parents: int | None
+    batch_examples: int | None
     radius: float
     schedule: Schedule
     on_stop: OnStop

@@ -54,6 +54,14 @@ class Method:
     def regularized(self) -> bool:
         return self.loss == "ce+cr"
 
+    @property
+    def takes_batches(self) -> bool:
+        """Whether values are compared within a generation only, so that examples may change.
+
+        (1+1)-ES compares a child with its parent, and RLPrompt returns the best prompt ever seen.
+        """
+        return self.optimizer not in (None, "one-plus-one", "rlprompt")
+
 
 METHODS = {
     method.name: method
@@ -146,6 +154,8 @@ def settings_of(method: Method) -> tuple[str, ...]:
     if method.regularized:
         names.append("beta")
     names += SETTINGS[method.optimizer]
+    if method.takes_batches:
+        names.append("batch_examples")
     if method.space != "tokens":
         names += ("init", "demonstrations", "draws")
     return (*names, "placement", "eval_every")

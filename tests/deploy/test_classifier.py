@@ -24,7 +24,9 @@ from sklearn.utils.validation import check_is_fitted
 
 import pfes
 from pfes.errors import PfesError
+from pfes.runs.fit import SETTINGS as FIT
 from pfes.tasks.spec import TaskSpec
+from pfes.tasks.templates import template_pool
 from tests.conftest import LINES, TASK
 from tests.small_runs import small_settings
 from tests.stand_in import StandIn
@@ -116,7 +118,8 @@ def test_fit_searches(folders: Callable[[str], Path]) -> None:
     model = str(folders("llama"))
     fitted = pfes.Classifier(model, TEMPLATE, WORDS, **SETTINGS).fit(X, y)
     assert fitted.result_.evaluations == SETTINGS["budget"]
-    assert fitted.result_.config["shots"] == 6  # half of what the scarcest class has
+    assert len(fitted.choices_.task.train) == 12  # half of what each class has
+    assert unfitted(balance="equal").fit(X, y).result_.config["shots"] == 6
     assert fitted.result_.test_examples == 0
     assert list(fitted.classes_) == ["bad", "good"]
     assert fitted.predict_proba(X).shape == (24, 2)
@@ -206,7 +209,7 @@ def test_scikit_learns_own_checks(check: Callable[[str, Any], None]) -> None:
         (X, [y], "y must be a list of labels"),
         (X, ["maybe", *y[1:]], "no word for label 'maybe'"),
         ("a text", y, "texts must be a list"),
-        (X[:3], y[:3], "label 'bad' has 1 examples"),
+        (X[:2], y[:2], "each label has 1 example, none is left to validate"),
     ],
 )
 def test_what_cannot_be_fitted_is_one_line(texts: Any, labels: Any, message: str) -> None:
@@ -239,3 +242,39 @@ def test_labels_that_differ_in_spaces_are_refused() -> None:
 def test_a_classifier_keeps_its_model_here(folders: Callable[[str], Path]) -> None:
     with pytest.raises(PfesError, match="^engine: a classifier keeps its model in this process"):
         pfes.Classifier(str(folders("llama")), TEMPLATE, WORDS, engine="ray").fit(X, y)
+
+
+CHOICES = {"budget": 60, "population": 4, "answer_words": 20, "batch_tokens": 512}
+SEVERAL_TOKENS = {"good": "good film", "bad": "of no use"}
+
+
+def test_fit_makes_the_choices_of_the_command(folders: Callable[[str], Path]) -> None:
+    """Without a template, words or a method, all of it is found."""
+    labels = pd.Series([SEVERAL_TOKENS[label] for label in y], name="verdict")
+    fitted = pfes.Classifier(str(folders("llama")), **CHOICES).fit(X, labels)
+    words = {word.label: word.word for word in fitted.choices_.words}
+    assert set(words) == set(SEVERAL_TOKENS.values())
+    assert fitted.saved_.spec.verbalizers == words
+    tried = [template.template for template in fitted.choices_.templates]
+    assert tried[0] == fitted.saved_.spec.templates["causal"]
+    assert set(tried) == set(template_pool(("text",), "verdict", "causal"))
+    config = fitted.result_.config
+    chosen = FIT.keys() - CHOICES.keys() - {"test_limit"}
+    assert {name: config[name] for name in chosen} == {name: FIT[name] for name in chosen}
+    assert (config["placement"], config["test_limit"]) == ("middle", None)
+    assert set(fitted.predict(X)) <= set(labels)
+    pickle.loads(pickle.dumps(fitted)).predict(X[:2])
+
+
+@pytest.mark.parametrize("kind", ["frame", "mappings", "sequences"])
+def test_a_pair_needs_no_template(folders: Callable[[str], Path], kind: str) -> None:
+    pairs = pd.DataFrame({"premise": X, "hypothesis": X[::-1]})
+    texts = {
+        "frame": pairs,
+        "mappings": pairs.to_dict("records"),
+        "sequences": pairs.to_numpy().tolist(),
+    }[kind]
+    fitted = pfes.Classifier(str(folders("roberta")), **CHOICES).fit(texts, y)
+    names = ("text1", "text2") if kind == "sequences" else ("premise", "hypothesis")
+    assert fitted.saved_.spec.fields == names
+    assert fitted.predict_proba(texts).shape == (24, 2)

@@ -30,7 +30,7 @@ KINDS = {
     "maybe": ["it is a film", "the story of the year", "one film , two acts"],
 }
 SMALL: dict[str, Any] = {
-    "budget": 44, "population": 4, "eval_every": 8, "answer_words": 20, "batch_tokens": 512,
+    "budget": 100, "population": 4, "eval_every": 8, "answer_words": 20, "batch_tokens": 512,
     "minutes": 60.0,
 }  # fmt: skip
 
@@ -199,7 +199,7 @@ OVERRIDES: list[tuple[str, str, str]] = [
     ("--word", "of no use=terrible", "of no use=great"),
     ("--text", "the review", "id"),
     ("--method", "one-plus-one-id", "saes-id"),
-    ("--budget", "60", "70"),
+    ("--budget", "90", "70"),
     ("--sigma0", "0.2", "0.3"),
     ("--init", "zeros", "vocab"),
     ("--demonstrations", "2", "1"),
@@ -301,7 +301,7 @@ def test_the_best_so_far_is_what_validated_best(data: Path, model: Path, tmp_pat
         (["--label", "nothing"], "--label: "),
         (["--text", "nothing"], "--text: "),
         (["--model", "no/such/folder"], "--model: "),
-        (["--demonstrations", "9"], "--demonstrations: label"),
+        (["--demonstrations", "16"], "--demonstrations: label"),
         (["--init", "zeros", "--draws", "3"], "--draws: without examples in front"),
         (["--budget", "3"], "--budget: --sigma0 auto takes 3 evaluations"),
         (["--method", "nonsense"], "--method: no 'nonsense'"),

@@ -53,6 +53,8 @@ def check_settings(config: RunConfig, given: Collection[str]) -> None:
         given.remove("beta")  # no weight is what it has
     for name in sorted((METHOD_SETTINGS - set(settings_of(method))) & given):
         why = "does not search" if method.optimizer is None else "does not use it"
+        if name == "batch_examples" and method.optimizer is not None:
+            why = "compares values of different generations, which all need the same examples"
         raise SettingError(name, f"{method.name} {why}: leave this setting out")
     if method.demonstrations and config.demonstrations == 0:
         raise SettingError(

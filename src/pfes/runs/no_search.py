@@ -40,6 +40,7 @@ def without_search(context: RunContext) -> Generator[Stage, None, SearchOutcome]
     fields: dict[str, Any] = {
         "validation": scored.metric,
         "evaluations": 0,
+        "sentence_evaluations": 0,
         "stopped": None,
         "selected_at": 0,
         "seconds_per_evaluation": None,

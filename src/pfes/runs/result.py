@@ -57,6 +57,10 @@ class Result(BaseModel):
     train_loss: Number = Field(description="loss of the found prompt on the training examples")
     initial_train_loss: Number
     evaluations: int = Field(description="function evaluations spent")
+    sentence_evaluations: int | None = Field(
+        None,
+        description="examples they were spent on, one for each candidate; null in older results",
+    )
     start: StartRecord | None = Field(
         None, description="what was settled before the search, as --init auto and --sigma0 auto do"
     )

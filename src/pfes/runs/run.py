@@ -15,7 +15,7 @@ from pfes.runs.folder import RunFolder
 from pfes.runs.no_search import without_search
 from pfes.runs.result import Result
 from pfes.runs.saved import SavedRun
-from pfes.runs.settle_start import settle_start
+from pfes.runs.settle_start import settle_start, settling_sentences
 from pfes.runs.testing import evaluate_outcome
 from pfes.searches.beta_halving import BetaHalving
 from pfes.searches.build import SearchParts, loss_of, resolve
@@ -58,7 +58,8 @@ def run(
                 opened = open_model(config, task.spec, source)
         try:
             _check_precision(config, opened)
-            config = resolve(config, method, opened, task.spec)
+            stored = resume and folder is not None and folder.begun
+            config = resolve(config, method, opened, task, stored)
             cache = {} if test_cache is None else test_cache
             context = RunContext(config, method, opened, task, folder, clock, cache)
             if method.optimizer is None:
@@ -100,7 +101,7 @@ def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchO
         if config.batch_tokens is None:
             together = generation_size(method, config.population)
             candidates = min(together, config.block or together)
-            tokens = model.choose_batch_tokens(initial, parts.examples.train, candidates)
+            tokens = model.choose_batch_tokens(initial, parts.batch(), candidates)
             context.settle(batch_tokens=tokens)
         model.set_batch_tokens(context.config.batch_tokens)
     if context.folder is not None:
@@ -119,9 +120,12 @@ def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchO
                 free = parts.validate(initial, loss)
             if not selection.validation.beats(free):
                 selection, prompt = Selection(search.start, free, 0), initial
+    batch = len(parts.batch())
+    settled = settling_sentences(config, start, batch)
     fields = {
         "validation": selection.validation.metric,
         "evaluations": start.evaluations + search.evaluations,
+        "sentence_evaluations": settled + search.evaluations * batch,
         "start": start,
         "stopped": search.stopped,
         "selected_at": selection.evaluations,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from pfes.config import RunConfig
 from pfes.contract import Floats
 from pfes.errors import PfesError
 from pfes.methods import generation_size
@@ -89,6 +90,15 @@ def _begin(context: RunContext) -> Generator[Stage, None, None]:
     write_prompt(context, examples, context.no_prompt, reading)
 
 
+def settling_sentences(config: RunConfig, record: StartRecord, batch: int) -> int:
+    """Return how many examples were evaluated before the search, where an evaluation has `batch`.
+
+    Each start that an example was evaluated with counts.
+    """
+    looks = EVALUATIONS if config.sigma0 == "auto" else 0
+    return sum(trial.examples for trial in record.trials) + looks * batch
+
+
 def _read(content: dict[str, Any] | None) -> StartRecord | None:
     if content is None:
         return None
@@ -108,16 +118,18 @@ def _choose(
         together = generation_size(context.method, config.population)
         allowance = min(allowance, config.budget - least_budget(together))
     judge = Judge(context.model, context.reader)
-    return (yield from choose_start(judge, starts, len(context.task.train), allowance))
+    train = len(context.task.train)
+    batch = min(config.batch_examples or train, train)
+    return (yield from choose_start(judge, starts, batch, allowance))
 
 
 def _sigma0(parts: SearchParts) -> float:
-    space, examples = parts.space, parts.examples
+    space, batch = parts.space, parts.batch()
     start: Floats = space.start  # type: ignore[union-attr]
 
     def answers(vector: Floats) -> Doubles:
         prompts = np.asarray(space.prompts(vector[None]))
-        return np.asarray(parts.model.logprobs(prompts, examples.train)[0], dtype=np.float64)
+        return np.asarray(parts.model.logprobs(prompts, batch)[0], dtype=np.float64)
 
     guess = float(np.sqrt(np.mean(parts.model.embed(range(100)) ** 2))) / 2
     return choose_sigma0(answers, start, guess, parts.config.seed)

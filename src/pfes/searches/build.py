@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from pfes.config import BETA, TEXT, RunConfig
-from pfes.contract import Floats, LanguageModel
+from pfes.contract import Batch, Floats, LanguageModel
 from pfes.methods import Method
 from pfes.optimizers import Optimizer
+from pfes.searches.batches import draw_batch, usual_batch
 from pfes.searches.beta_halving import BetaHalving
 from pfes.searches.encoded import EncodedTask
 from pfes.searches.initial_prompt import initial_prompt, text_tokens
@@ -30,8 +31,14 @@ from pfes.tasks.task import Task
 FOREIGN_TOKENS = 4  # of the model, at most, for each token of another vocabulary
 
 
-def resolve(config: RunConfig, method: Method, model: LanguageModel, spec: TaskSpec) -> RunConfig:
-    """Fill in what depends on the method and the model, so that the config says it all."""
+def resolve(
+    config: RunConfig, method: Method, model: LanguageModel, task: Task, stored: bool = False
+) -> RunConfig:
+    """Fill in what depends on method, model and task, so that the config says it all.
+
+    In a config that was `stored` by a begun run, no size of a batch means all examples.
+    """
+    spec = task.spec
     resolved: dict[str, Any] = {"dtype": model.precision}
     if method.demonstrations:
         resolved["demonstrations"] = config.demonstrations or 1
@@ -50,7 +57,10 @@ def resolve(config: RunConfig, method: Method, model: LanguageModel, spec: TaskS
             "beta": beta if method.regularized else None,
             "sigma0": config.sigma0 or method.sigma0.of(model.family),
             "parents": config.parents or max(1, config.population // 4),
+            "batch_examples": config.batch_examples if method.takes_batches else None,
         }
+        if method.takes_batches and config.batch_examples is None and not stored:
+            resolved["batch_examples"] = usual_batch(len(task.train), len(spec.labels))
     return config.model_copy(update=resolved)
 
 
@@ -106,6 +116,11 @@ class SearchParts:
         losses = [scored.loss(kind) for kind in (loss, Loss(offset=loss.offset))]
         return Validation(scored.metric, *(v if np.isfinite(v) else np.inf for v in losses))
 
+    def batch(self, spent: int = 0) -> Batch:
+        """Return what the generation that begins after `spent` evaluations is evaluated on."""
+        config = self.config
+        return draw_batch(self.examples.train, config.batch_examples, config.seed, spent)
+
     def make_search(self) -> Search | BetaHalving:
         """Make the search, or with `--beta auto` the searches with several β."""
         config = self.config
@@ -122,7 +137,7 @@ class SearchParts:
             prompts = self.space.prompts(candidates)
             size = config.block or len(prompts)
             parts = (prompts[start : start + size] for start in range(0, len(prompts), size))
-            batch = self.examples.train
+            batch = self.batch(search.evaluations)  # the same for all candidates
             return np.concatenate([prompt_values(self.model, batch, part, loss) for part in parts])
 
         def validate(solution: Floats) -> Validation:
@@ -130,7 +145,8 @@ class SearchParts:
 
         optimizer, clock = self._make_optimizer(), self.clock
         spent = (config.budget, config.eval_every)
-        return Search(optimizer, evaluate, validate, *spent, clock, beta, **limits)
+        search = Search(optimizer, evaluate, validate, *spent, clock, beta, **limits)
+        return search
 
     def _make_optimizer(self) -> Optimizer:
         if isinstance(self.space, TokenSpace):

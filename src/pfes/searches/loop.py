@@ -32,7 +32,8 @@ class Step:
 
     evaluations: int  # spent so far
     losses: list[float]  # of this generation's candidates
-    best_loss: float  # of any candidate so far; where several β are tried, under this one
+    # of any candidate so far, on its generation's examples; of several β, under the one tried here
+    best_loss: float
     sigma: float
     seconds: float  # spent on asking, evaluating and telling so far; without validation
     validation: Validation | None

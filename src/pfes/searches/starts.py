@@ -130,15 +130,15 @@ def evenly(task: Task, count: int) -> list[Example]:
 
 
 def choose_start(
-    judge: Judge, starts: Sequence[Start], train: int, allowance: int
+    judge: Judge, starts: Sequence[Start], batch: int, allowance: int
 ) -> Generator[Stage, None, tuple[Start, list[StartTrial], int]]:
     """Choose the start with the lowest loss; return it, what was tried, and evaluations spent.
 
-    `train` is how many examples an evaluation has, `allowance` how many evaluations may be spent.
+    `batch` is how many examples an evaluation has, `allowance` how many evaluations may be spent.
     With too small an allowance to compare two starts, it is the first.
     """
     task = starts[0].task
-    first, second = (_cost(look, task, train) for look in (FIRST_LOOK, SECOND_LOOK))
+    first, second = (_cost(look, task, batch) for look in (FIRST_LOOK, SECOND_LOOK))
     if len(task.train) + len(task.validation) <= FIRST_LOOK:
         second = 0  # the first look has seen all there is
     count = len(starts)
@@ -157,7 +157,9 @@ def choose_start(
             loss = judge.loss(start.task, examples)
             finite = np.isfinite(loss)
             losses.append(loss if finite else np.inf)
-            trials.append(StartTrial(start.name, loss if finite else None, examples))
+            there = len(start.task.train) + len(start.task.validation)
+            judged = StartTrial(start.name, loss if finite else None, min(examples, there))
+            trials.append(judged)
         yield Stage(title, len(some), len(some), "starts")
         return [some[int(i)] for i in np.argsort(losses, kind="stable")]
 
@@ -169,6 +171,6 @@ def choose_start(
     return best[0], trials, count * first + len(kept) * second
 
 
-def _cost(look: int, task: Task, train: int) -> int:
+def _cost(look: int, task: Task, batch: int) -> int:
     """Return the evaluations that a look at so many examples counts as."""
-    return ceil(min(look, len(task.train) + len(task.validation)) / max(1, train))
+    return ceil(min(look, len(task.train) + len(task.validation)) / max(1, batch))
