@@ -94,6 +94,4 @@ def test_a_server_that_answers_for_few_words_gives_a_result(
     texts = [text for text, _ in LINES]
     local = pfes.Classifier.from_run(out, pfes.load_model(source))
     served = pfes.Classifier.from_run(out)
-    np.testing.assert_allclose(
-        served.predict_proba(texts), local.predict_proba(texts), atol=1e-3
-    )
+    np.testing.assert_allclose(served.predict_proba(texts), local.predict_proba(texts), atol=1e-3)
