@@ -96,11 +96,14 @@ class LanguageModel(ABC):
         """Return `logprobs` and, where the model shows them, the words' ranks (1 = top)."""
         return self.logprobs(prompts, batch), None
 
-    def likely_answers(self, prompt: Floats, batch: Batch, count: int) -> tuple[list[int], Floats]:
+    def likely_answers(
+        self, prompt: Floats, batch: Batch, count: int, in_parts: bool = False
+    ) -> tuple[list[int], Floats]:
         """Return the `count` most probable further answers, on average over a batch.
 
         They are tokens that are not among the batch's own words. Also return the log-probabilities
-        of the batch's words and of these tokens, `(examples, words + count)`.
+        of the batch's words and of these tokens, `(examples, words + count)`. A model that answers
+        for fewer words at a time returns fewer, unless it may be asked `in_parts`.
         """
         everything = tuple(range(self.vocabulary))
         shares = np.zeros(self.vocabulary)

@@ -37,7 +37,9 @@ FOREIGN = (  # commands of other programs
     "python -m vllm.entrypoints.openai.api_server ",
     "head=", "srun ", "sleep ", "source .venv/bin/activate",
 )  # fmt: skip
-FOREIGN_OPTIONS = {"--enable-prompt-embeds", "--max-logprobs", "--api-key"}  # vLLM's
+FOREIGN_OPTIONS = {  # vLLM's
+    "--enable-prompt-embeds", "--max-logprobs", "--max-model-len", "--api-key",
+}  # fmt: skip
 CLUSTER = ("--engine ray", "s3://")  # tests/models/test_ray.py and tests/studies run these
 NOTEBOOKS = {"README.md", "walk.md"}  # pages whose Python blocks build on one another
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
@@ -216,7 +218,7 @@ class Session:
         settings = SMALL | {"jobs": 1, "seeds": 0, "samples": 60, "data_dir": "glue"}
         if "auto" in words:
             settings["budget"] = 60  # five values in three rounds of whole generations
-        if "--resume" not in words and words[0] in ("search", "analyze", "study"):
+        if "--resume" not in words and words[0] in ("search", "fit", "analyze", "study"):
             unused = unused_settings(words)
             for name, value in settings.items():
                 flag = f"--{name.replace('_', '-')}"

@@ -31,7 +31,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path != "/v1/models":
             self.reply(404, {"detail": "Not Found"})
             return
-        data = [{"id": name, "max_model_len": LONGEST} for name in self.server.names]
+        data = [{"id": name, "max_model_len": self.server.longest} for name in self.server.names]
         self.reply(200, {"object": "list", "data": data})
 
     def do_POST(self) -> None:
@@ -79,6 +79,7 @@ class FakeServer(ThreadingHTTPServer):
         self.names = names
         self.embeds = True
         self.max_logprobs = 20  # vLLM's default
+        self.longest = LONGEST
         self.key: str | None = None
         self.faults: deque[Fault] = deque()
         self.headers_seen: list[dict[str, str]] = []
@@ -110,8 +111,8 @@ class FakeServer(ThreadingHTTPServer):
                 return 400, {"error": {"message": words}}
         else:
             rows = [embedding(torch.tensor(tokens)) for tokens in body["prompt"]]
-        if any(len(row) + body["max_tokens"] > LONGEST for row in rows):
-            words = f"longer than the maximum model length of {LONGEST}"
+        if any(len(row) + body["max_tokens"] > self.longest for row in rows):
+            words = f"longer than the maximum model length of {self.longest}"
             return 400, {"error": {"message": words}}
         if body["logprobs"] > self.max_logprobs:
             words = f"Requested sample logprobs of {body['logprobs']}, which is greater than max "

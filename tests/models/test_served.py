@@ -374,3 +374,31 @@ def test_more_words_than_a_server_answers_for_are_asked_in_parts(
     np.testing.assert_allclose(
         model.logprobs(prompts[:1], many), local.logprobs(prompts[:1], many), atol=1e-4
     )
+
+
+def test_lists_of_answers_come_in_few_requests_and_survive_faults(
+    fake: FakeServer, source: str, task_file: Path
+) -> None:
+    fake.max_logprobs = 128
+    model = connect(fake, source)
+    prompts, batch = prepare(model, task_file)
+    tokens, wanted = model.likely_answers(prompts[0], batch, 300)
+    assert len(tokens) == 126
+    before = fake.asked
+    fake.faults.extend([faults.changed(faults.fewer), faults.drop, faults.changed(faults.shuffled)])
+    again, answers = model.likely_answers(prompts[0], batch, 300)
+    assert again == tokens
+    np.testing.assert_allclose(answers, wanted, atol=1e-6)
+    assert fake.asked - before == 2 + 2  # a list and the answers, and what was asked again
+    more, answers = model.likely_answers(prompts[0], batch, 300, in_parts=True)
+    assert more[:126] == tokens
+    assert 126 < len(more) <= 300
+    assert answers.shape == (len(batch), 2 + len(more))
+
+
+def test_a_server_that_answers_for_no_word_is_one_line(fake: FakeServer, source: str) -> None:
+    fake.max_logprobs = 0
+    done = command("serve-check", fake.url, "--tokenizer", source)
+    assert done.returncode == 2
+    assert "max allowed: 0" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -153,6 +153,18 @@ def test_a_mean_of_rungs_is_the_mean_of_their_scores() -> None:
     assert reading.loss <= min(reading.trials.values()) + 0.01
 
 
+def test_the_labels_own_words_have_weights_where_there_are_no_others() -> None:
+    """Here the word of each label speaks for the next one, which offsets and slope cannot say."""
+    logprobs, labels = answers(words=0)
+    logprobs += 2 * np.eye(3)[(labels + 1) % 3]
+    reading = choose_reading(logprobs, labels, ())
+    assert (reading.log_probabilities(logprobs).argmax(axis=1) == labels).mean() > 0.7
+    tokens = [7, 8, 9]
+    stored = Reading.from_arrays(reading.to_arrays(tokens), reading.rung)
+    np.testing.assert_array_equal(stored.scores(logprobs), reading.scores(logprobs))
+    assert reading.summary(None, ["a", "b", "c"])["telling"] == {}
+
+
 def test_folds_have_every_label() -> None:
     labels = np.arange(60) % 3
     folds = stratified_folds(labels, 0)

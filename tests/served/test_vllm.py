@@ -18,8 +18,10 @@ from benchmarks.vllm_server import VllmServer, server_python
 from pfes.deploy.export import export
 from pfes.models.served.served_model import ServedModel
 from pfes.models.source import find_model
+from pfes.runs.fit import Choices, start_fit
 from pfes.runs.saved import SavedRun
 from pfes.searches.encoded import encode_for
+from pfes.system.stages import result_of
 from pfes.tasks import load_task
 from tests.deploy.test_exports import ADDRESS, card_code, printed
 
@@ -29,7 +31,7 @@ COMMAND = [sys.executable, "-c", "from pfes.cli import main; main()"]
 ROUNDING = 1e-4  # between two losses that the server and the model here may order differently
 SEARCH = {
     "method": "saes-id-cr", "budget": 200, "shots": 2, "prompt_length": 5, "sigma0": 0.1,
-    "eval_every": 40, "test_limit": 16, "reading": "plain", "free": "none",
+    "eval_every": 40, "test_limit": 16, "reading": "plain", "free": "none", "init": "vocab",
 }  # fmt: skip
 
 
@@ -40,7 +42,7 @@ def server() -> Iterator[VllmServer]:
         yield running
 
 
-@pytest.mark.parametrize("placement", ["prefix", "suffix"])
+@pytest.mark.parametrize("placement", ["prefix", "suffix", "middle"])
 def test_parity_on_real_sentences(server: VllmServer, placement: str) -> None:
     served = ServedModel(server.url, MODEL, MODEL)
     assert len(list(served.checks())) == 5
@@ -192,6 +194,45 @@ def test_a_reading_is_fitted_through_the_server(server: VllmServer, tmp_path: Pa
     assert len(same) > 115  # a word that no answer lists among its first ones is not known
     assert there.reading["loss"] == pytest.approx(here.reading["loss"], abs=0.01)
     assert there.test == pytest.approx(here.test, abs=0.07)  # one of 16
+
+
+def test_fit_makes_the_choices_of_the_model_here(server: VllmServer, tmp_path: Path) -> None:
+    problems = {
+        "billing": ["I was charged twice", "refund my order", "the invoice is wrong"],
+        "outage": ["nothing loads", "the app is down", "all requests time out"],
+    }
+    rows = [
+        {"text": f"{text} since day {day}", "team": team}
+        for day in range(10)
+        for team, texts in problems.items()
+        for text in texts
+    ]
+    data = tmp_path / "tickets.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = {"budget": 40, "shots": 8, "answer_words": 60, "test_limit": 12, "free": "none"}
+
+    def fit(out: str, **model: str) -> tuple[Choices, pfes.Result]:
+        seen: list[Choices] = []
+        events = start_fit(str(data), tmp_path / out, settings | model, label="team").events()
+        result = result_of(events, lambda e: seen.append(e) if isinstance(e, Choices) else None)
+        return seen[0], result
+
+    here, local = fit("here", model=MODEL)
+    there, served = fit("there", model=f"vllm:{server.url}", served_name=MODEL, tokenizer=MODEL)
+    assert there.words == here.words
+    assert list(there.templates) == list(here.templates)
+    assert served.start is not None
+    assert local.start is not None
+    assert len(served.start.trials) > 1
+    assert served.start.name == local.start.name
+    assert served.start.sigma0 == pytest.approx(local.start.sigma0, rel=0.01)
+    assert served.config["placement"] == "middle"
+    texts = [row["text"] for row in rows[:12]]
+    found = pfes.Classifier.from_run(tmp_path / "there")
+    model = pfes.load_model(MODEL)
+    same = pfes.Classifier.from_run(tmp_path / "there", model)
+    np.testing.assert_allclose(found.predict_proba(texts), same.predict_proba(texts), atol=1e-3)
+    assert (found.predict(texts) == [row["team"] for row in rows[:12]]).mean() > 0.7
 
 
 def check(*arguments: str) -> str:

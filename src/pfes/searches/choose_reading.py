@@ -76,7 +76,7 @@ def _mean(parts: Sequence[tuple[float, Reading]]) -> Reading:
     rung: Rung = rungs.pop() if len(rungs) == 1 else "mixed"
     slope = sum(weight * reading.slope for weight, reading in parts)
     offsets = np.sum([weight * _given(reading.offsets) for weight, reading in parts], axis=0)
-    worded = [(weight, reading) for weight, reading in parts if reading.words]
+    worded = [(weight, reading) for weight, reading in parts if reading.weights is not None]
     if not worded:
         return Reading(rung, slope, offsets)
     first = worded[0][1]  # all of them have the same words

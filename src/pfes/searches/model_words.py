@@ -75,7 +75,7 @@ def _likely_answers(model: LanguageModel, task: Task, template: str) -> _Likely:
     )
     batch = encode_for(model, spec, examples, 0)
     prompt = np.empty((0, model.width), dtype=np.float32)
-    tokens, logprobs = model.likely_answers(prompt, batch, LIKELY)
+    tokens, logprobs = model.likely_answers(prompt, batch, LIKELY, in_parts=True)
     own = list(batch.words)
     return _Likely(own + tokens, logprobs, np.array([example.label for example in examples]))
 

@@ -90,7 +90,8 @@ class Reading:
             offsets, tokens = arrays["offsets"], arrays["words"].tolist()
             slope = float(arrays["slope"][0])
             further = tuple(int(token) for token in tokens[len(offsets) :])
-            parts = (arrays["centers"], arrays["weights"]) if further else (None, None)
+            weighted = len(further) > 0 or bool(arrays["weights"].any())
+            parts = (arrays["centers"], arrays["weights"]) if weighted else (None, None)
             reading = cls(rung, slope, offsets, further, *parts)
             reading.scores(np.zeros([1, len(tokens)]))
         except (KeyError, IndexError, TypeError) as error:
@@ -100,7 +101,7 @@ class Reading:
     def summary(self, tokenizer: Any, labels: Sequence[str]) -> dict[str, Any]:
         """Return what a person wants to know: rung, slope, offsets, the most telling words."""
         telling = {}
-        if self.weights is not None:
+        if self.weights is not None and self.words:
             assert self.spreads is not None
             further = (self.weights * self.spreads[:, None])[len(labels) :]
             gaps = further - further.mean(axis=1, keepdims=True)

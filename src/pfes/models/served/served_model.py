@@ -3,9 +3,9 @@
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -37,7 +37,8 @@ START = (
     "--max-logprobs 128"
 )
 WORDS = 128  # named words in one request, at most: vLLM's own limit, whatever its options are
-
+LISTED = 512  # words in a list of the likeliest answers, where a server's options allow so many
+Answers = TypeVar("Answers")
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class ServedModel(LanguageModel):
         self.max_length = int(self.tokenizer.model_max_length)
         self.in_flight = 1
         self._words_at_once = WORDS
+        self._listed = min(LISTED, len(self._embedding))
         self._pool = DaemonPool(max(IN_FLIGHT) * len(self.client.servers))
 
     @property
@@ -106,41 +108,50 @@ class ServedModel(LanguageModel):
         shape = (len(prompts), len(batch), len(batch.words))
         return np.array(answers, dtype=np.float32).reshape(shape)
 
-    def likely_answers(self, prompt: Floats, batch: Batch, count: int) -> tuple[list[int], Floats]:
-        """Return the most probable answers; a server answers for a limited number of words."""
-        limit = self._word_limit(min(count + len(batch.words), self._words_at_once))
+    def likely_answers(
+        self, prompt: Floats, batch: Batch, count: int, in_parts: bool = False
+    ) -> tuple[list[int], Floats]:
+        """Return the most probable answers among those that the server lists for each example."""
+
+        def ask(part: range) -> list[dict[int, float]]:
+            rows = [encode_embeddings(self._row(prompt, batch, example)) for example in part]
+            return self._ask_lists({"prompt_embeds": rows}, len(rows))
+
+        examples = range(len(batch))
+        parts = [examples[start : start + ROWS] for start in examples[::ROWS]]
         shares: dict[int, float] = {}
-        for example in range(len(batch)):
-            rows = [encode_embeddings(self._row(prompt, batch, example))]
-            body = {"prompt_embeds": rows, **self._question(limit)}
-            for token, value in listed_words(self.client.post("/completions", body)).items():
+        for listed in (row for rows in self._in_order(ask, parts) for row in rows):
+            for token, value in listed.items():
                 shares[token] = shares.get(token, 0.0) + math.exp(value)
         likely = sorted(shares, key=lambda token: (-shares[token], token))
         others = [t for t in likely if t not in batch.words and t < self.vocabulary]
-        tokens = others[: max(0, min(count, limit - len(batch.words)))]
+        if not in_parts:
+            count = max(0, min(count, self._words_at_once - len(batch.words)))
+        tokens = others[:count]
         return tokens, self.logprobs(prompt[None], batch.with_words(tokens))[0]
 
-    def _lower_limit(self, limit: int) -> None:
-        """Ask for at most so many words at a time from here on, and say what could be changed."""
+    def _ask_lists(self, what: dict[str, Any], count: int) -> list[dict[int, float]]:
+        """Ask for the likeliest words behind each of `count` sequences."""
+        while True:
+            wanted = self._listed
+            body = what | self._question(wanted)
+            try:
+                return self._post(body, lambda answer: listed_words(answer, count), self.client)
+            except RefusedError as error:
+                self._lower_limit(error, wanted)
+
+    def _lower_limit(self, error: RefusedError, wanted: int) -> None:
+        """Ask for fewer words at a time from here on, if `wanted` is too many; else raise."""
+        limit = word_limit(error)
+        if limit is None or not 0 < limit < wanted:
+            raise error
         if limit < self._words_at_once:
             log.warning(
                 "%s answers for %d words at a time: start it with --max-logprobs %d for more",
                 self.client.url, limit, WORDS,
             )  # fmt: skip
-        self._words_at_once = max(1, limit)
-
-    def _word_limit(self, wanted: int) -> int:
-        """Return how many words the server lists in an answer, at most `wanted`."""
-        body = {"prompt": [self.tokenizer(SENTENCE)["input_ids"]], **self._question(wanted)}
-        try:
-            self.client.post("/completions", body)
-        except RefusedError as error:
-            limit = word_limit(error)
-            if limit is None:
-                raise
-            self._lower_limit(limit)
-            return limit
-        return wanted
+        self._words_at_once = min(self._words_at_once, limit)
+        self._listed = min(self._listed, limit)
 
     def _question(self, words: int) -> dict[str, Any]:
         """Return the part of a request that asks for one answer and its likeliest words."""
@@ -195,10 +206,7 @@ class ServedModel(LanguageModel):
             try:
                 answers = self._ask_at_once(what, count, part, client)
             except RefusedError as error:
-                limit = word_limit(error)
-                if limit is None or limit >= len(part):
-                    raise
-                self._lower_limit(limit)
+                self._lower_limit(error, len(part))
                 continue
             rows = [row + more for row, more in zip(rows, answers, strict=True)]
             asked += len(part)
@@ -208,9 +216,15 @@ class ServedModel(LanguageModel):
         self, what: dict[str, Any], count: int, words: Sequence[int], client: Client
     ) -> list[list[float]]:
         body = what | self._question(len(words)) | {"logprob_token_ids": list(words)}
+        return self._post(body, lambda answer: read_answers(answer, count, words), client)
+
+    def _post(
+        self, body: dict[str, Any], read: Callable[[Any], Answers], client: Client
+    ) -> Answers:
+        """Ask until an answer has what was asked for, a few times."""
         for last in (False,) * (TRIES - 1) + (True,):
             try:
-                return read_answers(client.post("/completions", body), count, words)
+                return read(client.post("/completions", body))
             except AnswerError as error:
                 if last:
                     raise PfesError(f"{client.url}: {error}") from None

@@ -20,14 +20,7 @@ class AnswerError(PfesError):
 
 def read_answers(answer: Any, count: int, words: Sequence[int]) -> list[list[float]]:
     """Return the log-probabilities of words behind each of `count` sequences."""
-    try:
-        choices = sorted(answer["choices"], key=lambda choice: int(choice["index"]))
-        places = [choice["index"] for choice in choices]
-        answers = [choice["logprobs"]["top_logprobs"][0] for choice in choices]
-    except (KeyError, TypeError, IndexError, ValueError):
-        raise AnswerError("an answer without log-probabilities") from None
-    if places != list(range(count)):
-        raise AnswerError(f"{len(choices)} answers to {count} sequences")
+    answers = _top_words(answer, count)
     missing = [word for row in answers for word in words if f"token_id:{word}" not in row]
     if missing:
         raise AnswerError(
@@ -37,13 +30,28 @@ def read_answers(answer: Any, count: int, words: Sequence[int]) -> list[list[flo
     return [[_number(row[f"token_id:{word}"]) for word in words] for row in answers]
 
 
-def listed_words(answer: Any) -> dict[int, float]:
-    """Return the tokens that an answer lists, with their log-probabilities."""
+def listed_words(answer: Any, count: int) -> list[dict[int, float]]:
+    """Return the tokens listed behind each of `count` sequences, with their log-probabilities."""
     try:
-        listed = answer["choices"][0]["logprobs"]["top_logprobs"][0].items()
-        return {int(name.removeprefix("token_id:")): float(value) for name, value in listed}
+        return [
+            {int(name.removeprefix("token_id:")): float(value) for name, value in row.items()}
+            for row in _top_words(answer, count)
+        ]
+    except (TypeError, ValueError):
+        raise AnswerError("a list of words that are no tokens with log-probabilities") from None
+
+
+def _top_words(answer: Any, count: int) -> list[dict[str, Any]]:
+    """Return what is listed behind each of `count` sequences, in their order."""
+    try:
+        choices = sorted(answer["choices"], key=lambda choice: int(choice["index"]))
+        places = [choice["index"] for choice in choices]
+        rows = [dict(choice["logprobs"]["top_logprobs"][0]) for choice in choices]
     except (KeyError, TypeError, IndexError, ValueError):
         raise AnswerError("an answer without log-probabilities") from None
+    if places != list(range(count)):
+        raise AnswerError(f"{len(choices)} answers to {count} sequences")
+    return rows
 
 
 def _number(value: Any) -> float:
