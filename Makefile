@@ -14,8 +14,8 @@ setup: .venv/ready ## prepare .venv with pinned requirements; the command is the
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,device-map,ray,tensorboard]'
 	touch .venv/ready
 
-demo: setup ## watch a real model get better at a real task (about ten minutes)
-	$(BIN)/pfes quickstart
+demo: setup ## a real model learns to label film reviews, in a few minutes
+	$(BIN)/pfes fit rotten-tomatoes --out runs/demo
 
 test: setup ## everything fast
 	$(BIN)/python -m pytest -n 2 --dist loadgroup

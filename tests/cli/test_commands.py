@@ -258,7 +258,7 @@ def test_evaluate_of_nothing(cli: Cli, tmp_path: Path) -> None:
         (["models"], ["smollm2-135m"]),
         (["tasks"], ["sst2", "mnli", "rotten-tomatoes"]),
         (["tasks", "show", "mrpc"], ["sentence1", "yes", "f1"]),
-        (["--help"], ["quickstart", "search", "evaluate", "predict"]),
+        (["--help"], ["fit", "search", "evaluate", "predict"]),
         (["search", "--help"], ["--intrinsic-dimension", "--eval-every", "[500.0]"]),
     ],
 )

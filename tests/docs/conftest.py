@@ -12,7 +12,6 @@ import yaml
 from tokenizers import AddedToken
 from transformers import AutoTokenizer
 
-from pfes.cli import quickstart
 from tests import tiny
 from tests.cli.conftest import cli as cli
 from tests.conftest import LINES
@@ -58,7 +57,6 @@ def url() -> Iterator[str]:
 def desk(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to run a page's commands in, with the files that the page mentions."""
     monkeypatch.setenv("PFES_CACHE", str(cache))
-    monkeypatch.setitem(quickstart.SETTINGS, "budget", SMALL["budget"])
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / MODEL).symlink_to(cache / "models" / MODEL)

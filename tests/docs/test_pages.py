@@ -15,8 +15,7 @@ import pytest
 import yaml
 
 import pfes
-from pfes.cli.quickstart import SETTINGS
-from pfes.config import RunConfig, is_served, make_config
+from pfes.config import RunConfig, is_served
 from pfes.contract import Batch
 from pfes.errors import PfesError
 from pfes.methods import METHOD_SETTINGS, get_method, settings_of
@@ -154,10 +153,6 @@ def test_the_reference_has_everything_that_a_model_of_ones_own_needs() -> None:
     parts = {field.name for field in dataclasses.fields(Batch)}
     attributes = pfes.LanguageModel.__annotations__.keys()
     assert table_after("pfes.contract.LanguageModel") == parts | attributes
-
-
-def test_quickstart_settings_are_valid() -> None:
-    assert make_config(**SETTINGS).budget % make_config(**SETTINGS).population == 0
 
 
 def option(words: list[str], name: str, default: str) -> str:

@@ -13,7 +13,6 @@ from pfes.cli import (
     fit,
     listings,
     predict,
-    quickstart,
     report,
     search,
     serve_check,
@@ -45,7 +44,6 @@ def options(
 
 
 app.command("fit")(fit.fit)
-app.command("quickstart")(quickstart.quickstart)
 app.command("search")(search.search)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)

@@ -39,6 +39,7 @@ SETTINGS: dict[str, Any] = {
     "stop_after": 100,
     "minutes": 5.0,
     "balance": "most",
+    "prior": "train",
     "test_limit": 400,
 }
 PLACEMENT: dict[Family, str] = {"causal": "middle", "masked": "prefix"}

@@ -139,10 +139,14 @@ def choose_start(
     """
     task = starts[0].task
     first, second = (_cost(look, task, batch) for look in (FIRST_LOOK, SECOND_LOOK))
-    if len(task.train) + len(task.validation) <= FIRST_LOOK:
-        second = 0  # the first look has seen all there is
+    all_seen = len(task.train) + len(task.validation) <= FIRST_LOOK
+
+    def looked_at_again(count: int) -> int:
+        again = ceil(count / KEPT_PART)
+        return 0 if all_seen or again == 1 else again
+
     count = len(starts)
-    while count > 1 and count * first + ceil(count / KEPT_PART) * second > allowance:
+    while count > 1 and count * first + looked_at_again(count) * second > allowance:
         count -= 1
     if count < 2:
         return starts[0], [], 0
@@ -164,9 +168,9 @@ def choose_start(
         return [some[int(i)] for i in np.argsort(losses, kind="stable")]
 
     ranked = yield from look(starts[:count], FIRST_LOOK, "judging starts")
-    if not second:
+    kept = ranked[: looked_at_again(count)]
+    if not kept:
         return ranked[0], trials, count * first
-    kept = ranked[: ceil(count / KEPT_PART)]
     best = yield from look(kept, SECOND_LOOK, "judging the best starts")
     return best[0], trials, count * first + len(kept) * second
 
