@@ -9,6 +9,7 @@ import pytest
 from pfes.contract import Batch, Floats
 from pfes.methods import METHODS
 from pfes.runs.saved import SavedRun
+from pfes.runs.versions import kept_sentence, versions
 from pfes.searches.loop import Step
 from tests import small_runs
 from tests.stand_in import StandIn
@@ -73,3 +74,33 @@ def test_a_kept_start_survives_a_resume(task_file: Path, tmp_path: Path, stop: i
     assert resumed.selected_at == 0
     assert resumed.validation == whole.validation
     np.testing.assert_array_equal(resumed.prompt, whole.prompt)
+
+
+class EmptyIsBest(StandIn):
+    """Answers every text rightly without a prompt, and the worse the longer a prompt is."""
+
+    def logprobs(self, prompts: Floats, batch: Batch) -> Floats:
+        size = np.abs(prompts).sum(axis=(1, 2))[:, None]
+        right = -np.log(1.2 + np.broadcast_to(size, (len(prompts), len(batch))))
+        wrong = np.log1p(-np.exp(right)) - 1e-3
+        known = [i for i in range(len(batch.words)) if i < 2]
+        answers = np.where(batch.labels[None, :, None] == known, right[..., None], wrong[..., None])
+        further = np.full((*right.shape, len(batch.words) - 2), -20.0)
+        return np.concatenate([answers, further], axis=-1).astype(np.float32)
+
+
+@pytest.mark.parametrize("free", ["all", "none"])
+def test_what_is_free_is_kept_where_no_prompt_is_better(
+    task_file: Path, tmp_path: Path, free: str
+) -> None:
+    settings = {"init": "auto", "reading": "offset", "free": free, "budget": 60}
+    result = small_runs.finish(task_file, tmp_path / "run", model=EmptyIsBest(), **settings)
+    assert result.kept_start
+    assert result.prompt.shape == (0, 6)
+    assert result.initial == result.test
+    assert result.added == 0
+    assert result.began_free == (free == "all")
+    sentence = "better than what is free" if free == "all" else "better than its start"
+    assert sentence in kept_sentence(result)
+    titles = [version.title for version in versions(result)]
+    assert ("initial prompt" in titles) == (free == "none")

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 
 from pfes.config import RunConfig
-from pfes.contract import LanguageModel
+from pfes.contract import Floats, LanguageModel
 from pfes.errors import SettingError
 from pfes.methods import generation_size, get_method
 from pfes.models.open import open_model
@@ -20,6 +20,7 @@ from pfes.runs.testing import evaluate_outcome
 from pfes.searches.beta_halving import BetaHalving
 from pfes.searches.build import SearchParts, loss_of, resolve
 from pfes.searches.loop import Search, Selection, Step
+from pfes.searches.losses import Loss
 from pfes.system.clock import Clock
 from pfes.system.stages import Stage
 from pfes.tasks.loader import load_run_task
@@ -112,14 +113,10 @@ def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchO
     prompt = parts.space.prompts(selection.solution[None])[0]
     loss = loss_of(method, search.beta, offset=not parts.reader.is_plain)
     if config.init == "auto" and method.space != "tokens":
-        # with one token in the middle, the search began as what is free: text, and no prompt
-        began_free = config.placement == "middle" and len(initial) == 1
-        initial = context.no_prompt
-        if not began_free:
-            with context.timed("validation"):
-                free = parts.validate(initial, loss)
-            if not selection.validation.beats(free):
-                selection, prompt = Selection(search.start, free, 0), initial
+        began_as, initial = initial, context.no_prompt
+        free = _better_if_free(context, parts, selection, began_as, loss)
+        if free is not None:
+            selection, prompt = free, initial
     batch = len(parts.batch())
     settled = settling_sentences(config, start, batch)
     fields = {
@@ -135,6 +132,21 @@ def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchO
         "text": parts.space.text(selection.solution),
     }
     return SearchOutcome(prompt, initial, loss, parts.examples, fields)
+
+
+def _better_if_free(
+    context: RunContext, parts: SearchParts, found: Selection, began_as: Floats, loss: Loss
+) -> Selection | None:
+    """Return the start without a prompt, unless what was found validates better.
+
+    One token in the middle begins as the token in whose place it stands, which is that very start:
+    then there is nothing to compare.
+    """
+    if context.config.placement == "middle" and len(began_as) == 1:
+        return None
+    with context.timed("validation"):
+        free = parts.validate(context.no_prompt, loss)
+    return None if found.validation.beats(free) else Selection(found.solution, free, 0)
 
 
 def _steps(
