@@ -48,7 +48,7 @@ class Method:
     loss: Literal["ce", "ce+cr", "reward"]
     sigma0: Default | None  # for ZO-SGD, BDPL and RLPrompt: the learning rate
     prompt_length: Default = LENGTH
-    demonstrations: bool = False
+    shows_examples: bool = False
 
     @property
     def regularized(self) -> bool:
@@ -69,7 +69,7 @@ METHODS = {
         Method("manual", "the template alone, no search", None, None, None, "ce", None),
         Method(
             "icl", "answered training examples of each label in front, no search",
-            None, None, None, "ce", None, demonstrations=True,
+            None, None, None, "ce", None, shows_examples=True,
         ),
         Method(
             "one-plus-one", "(1+1)-ES in the full space, damped by its dimension; CE",
@@ -147,7 +147,7 @@ def get_method(name: str) -> Method:
 def settings_of(method: Method) -> tuple[str, ...]:
     """Return the names of the settings that a method takes, beside those that all take."""
     if method.optimizer is None:
-        return ("demonstrations", "draws") if method.demonstrations else ()
+        return ("demonstrations", "draws") if method.shows_examples else ()
     names = ["budget", "minutes", "stop_after", "prompt_length", "sigma0"]
     if method.damping == "intrinsic" or method.space == "subspace":
         names.append("intrinsic_dimension")

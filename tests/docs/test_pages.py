@@ -240,12 +240,14 @@ def test_a_page_can_be_followed(session: Session, path: Path) -> None:
 
 
 def test_the_table_of_a_run_folder_names_every_file(session: Session) -> None:
-    """Of a search that index.md shows, and of a run without a search."""
+    """Of a fit and a search that index.md shows, and of a run without a search."""
     page = ROOT / "docs/index.md"
     session.follow(page)
     section = page.read_text(encoding="utf-8").split("## What a search leaves")[1].split("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     explained = set(re.findall(r"`(\.lock|[a-z-]+\.[a-z]+)`", " ".join(rows)))
+    assert {file.name for file in Path("runs/tickets").iterdir()} == explained
+    explained -= {"task.yaml", "choices.json", "report.html"}
     assert {file.name for file in Path("runs/first").iterdir()} == explained
     searched = {
         name for name in explained if name.startswith(("start", "history", "check", "convergence"))

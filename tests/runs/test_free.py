@@ -77,7 +77,7 @@ def test_the_table_ends_with_what_the_search_added(
     assert rows[0].startswith("always ")
     assert [row.removesuffix(" (*)") for row in rows[1:]] == [
         "template alone", "template + offset", "template + reading", "examples in front",
-        "examples in front + offset", "examples in front + reading",
+        "examples + offset", "examples + reading",
         "initial prompt", "found prompt + reading",
         "found − template alone", "found − initial prompt", "found − the best that is free",
     ]  # fmt: skip

@@ -68,9 +68,13 @@ def _reading(result: Result) -> Iterator[str]:
     reading = result.reading
     if reading.get("rung", "plain") == "plain":
         return
-    shares = [f"{name} {share:.0%}" for name, share in reading["shares"].items() if share >= 0.01]
+    shares: dict[str, float] = {}  # words of all strengths together
+    for name, share in reading["shares"].items():
+        kind = name.partition(" ")[0]
+        shares[kind] = shares.get(kind, 0.0) + share
+    parts = [f"{kind} {share:.0%}" for kind, share in shares.items() if share >= 0.01]
     yield (
-        f"Reading: {', '.join(shares)}; slope {reading['slope']:.2f}; cross-validated loss "
+        f"Reading: {', '.join(parts)}; slope {reading['slope']:.2f}; cross-validated loss "
         f"{reading['plain_loss']:.3f} plainly → {reading['loss']:.3f}"
     )
     telling = list(reading["telling"].items())

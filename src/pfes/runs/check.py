@@ -56,7 +56,7 @@ def check_settings(config: RunConfig, given: Collection[str]) -> None:
         if name == "batch_examples" and method.optimizer is not None:
             why = "compares values of different generations, which all need the same examples"
         raise SettingError(name, f"{method.name} {why}: leave this setting out")
-    if method.demonstrations and config.demonstrations == 0:
+    if method.shows_examples and config.demonstrations == 0:
         raise SettingError(
             "demonstrations", f"{method.name} shows at least 1 example of each label"
         )

@@ -57,7 +57,7 @@ def free_answers(
         assert reading.loss is not None
         assert reading.plain_loss is not None
         answers.append(FreeAnswer(name, title, scored.plainly(), reading.plain_loss))
-        title = title.removesuffix(" alone")
+        title = title.removesuffix(" alone").removesuffix(" in front")
         alone = reading.offset_alone
         if alone is not None and reading.rung != "offset":
             assert alone.loss is not None

@@ -20,7 +20,7 @@ def without_search(context: RunContext) -> Generator[Stage, None, SearchOutcome]
     model.set_batch_tokens(config.batch_tokens)  # an earlier run may have set its own
     reader = search_reader(config)
     tasks = [task]
-    if context.method.demonstrations:
+    if context.method.shows_examples:
         assert config.demonstrations is not None  # both are resolved
         assert config.draws is not None
         shown = (config.seed, config.demonstrations)

@@ -40,9 +40,9 @@ def resolve(
     """
     spec = task.spec
     resolved: dict[str, Any] = {"dtype": model.precision}
-    if method.demonstrations:
+    if method.shows_examples:
         resolved["demonstrations"] = config.demonstrations or 1
-    if method.demonstrations or config.demonstrations or config.init == "auto":
+    if method.shows_examples or config.demonstrations or config.init == "auto":
         tried = DRAWS if config.init == "auto" and method.optimizer is not None else 1
         resolved["draws"] = config.draws or tried
     if method.optimizer is not None:
