@@ -12,7 +12,7 @@ from pfes.contract import Floats
 from pfes.searches.log_space import Doubles, bounded
 from pfes.seeds import stream
 
-TARGET = 0.3
+TARGET = 0.03
 LOOKS = 2  # steps that are tried, each from what the one before has shown
 FACTOR = 1e3  # a step that changes nothing, or nothing but noise, is made longer by at most this
 EVALUATIONS = 1 + LOOKS
