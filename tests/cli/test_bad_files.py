@@ -53,6 +53,8 @@ def test_a_file_that_is_no_task(cli: Cli, tmp_path: Path, content: bytes, messag
     file.write_bytes(content)
     check_error(cli("tasks", "new", file), message)
     assert not (tmp_path / "data.yaml").exists()
+    check_error(cli("fit", file, "--out", tmp_path / "run"), message)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_label_that_is_not_there(cli: Cli, tmp_path: Path) -> None:
