@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from pfes.reporting.pages.parts import Cell, Row, folded, paragraph, table
 from pfes.runs.saved import SavedRun
-from pfes.searches.starts import StartRecord, StartTrial
+from pfes.searches.starts import FIRST_LOOK, StartRecord, StartTrial
 
 STARTS = 15  # the page lists at most this many
 NOTHING = "nothing"  # the name of the start without anything in front
@@ -86,12 +86,14 @@ def _starts(start: StartRecord) -> Iterator[Markup]:
 
 
 def last_judgements(trials: list[StartTrial]) -> list[StartTrial]:
-    """Return the last trial of each start: those judged on the most examples first, then by loss.
+    """Return the last trial of each start: those that were looked at again first, then by loss.
 
-    Losses on few and on many examples cannot be compared.
+    Losses of the first look and of the second, on more examples, cannot be compared.
     """
     last = {trial.name: trial for trial in trials}
-    return sorted(last.values(), key=lambda trial: (-trial.examples, _order(trial.loss)))
+    return sorted(
+        last.values(), key=lambda trial: (trial.examples <= FIRST_LOOK, _order(trial.loss))
+    )
 
 
 def _order(loss: float | None) -> float:
