@@ -172,7 +172,7 @@ def test_rows_without_text_or_label_are_left_out(tmp_path: Path) -> None:
     path = write(tmp_path / "tickets.csv", rows)
     done = call("tasks", "new", path)
     assert done.returncode == 0, done.stderr
-    assert "2 of 60 rows have no text or no label: they are left out (skip_empty)" in done.stdout
+    assert "2 of 60 rows have no text or no label: left out" in done.stdout
     target = tmp_path / "tickets.yaml"
     assert yaml.safe_load(target.read_text())["dataset"]["skip_empty"] is True
     task = load_task(target, shots="all")

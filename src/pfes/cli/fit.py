@@ -9,17 +9,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pfes.cli.data_columns import LabelColumn, TextColumns, dropped_sentence, show_columns
 from pfes.cli.options import ALL, with_settings
 from pfes.cli.results import show_result
 from pfes.cli.search import INTERRUPTED
 from pfes.errors import SettingError
+from pfes.methods import get_method
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pfes.config import RunConfig
     from pfes.runs.choose_task import Choices
-    from pfes.runs.fit import Fit
     from pfes.runs.result import Result
 
 SETTINGS = tuple(name for name in ALL if name != "task")
@@ -32,13 +33,8 @@ def fit(
     data: Annotated[
         str, typer.Argument(help="labelled CSV, TSV, JSONL or Parquet file, or a task")
     ],
-    label: Annotated[
-        str | None, typer.Option(help="column of the labels [the one that looks like it]")
-    ] = None,
-    text: Annotated[
-        list[str] | None,
-        typer.Option(help="column of the texts; twice for a pair [those with the most words]"),
-    ] = None,
+    label: LabelColumn = None,
+    text: TextColumns = None,
     template: Annotated[
         str | None, typer.Option(help="how a text is put to the model [the best of a few]")
     ] = None,
@@ -67,8 +63,8 @@ def fit(
         events: Generator[Any, None, Result] = started.events()
     else:
         fitting = start_fit(data, folder, {"model": DEFAULT_MODEL} | settings, given)
-        if not as_json:
-            _show_data(fitting)
+        if fitting.columns is not None and not as_json:
+            show_columns(fitting.columns)
         config, events = fitting.config, fitting.events()
     result = _follow(events, config, folder, as_json)
     _finish(result, folder, as_json, open_page)
@@ -84,19 +80,8 @@ def _words(given: list[str]) -> dict[str, str]:
     return words
 
 
-def _show_data(fitting: "Fit") -> None:
-    columns = fitting.columns
-    if columns is None:
-        return
-    guessed = " (guessed: --label names another)" if columns.guessed else ""
-    print(f"Label: column {columns.label!r}{guessed}, {len(columns.labels)} labels")
-    print(f"Text: {' and '.join(f'column {name!r}' for name in columns.texts)}")
-    if columns.empty:
-        print(f"{columns.empty} of {columns.rows} rows have no text or no label: left out")
-
-
-def show_choices(choices: "Choices") -> None:
-    """Print the words and templates that were chosen."""
+def show_choices(choices: "Choices", config: "RunConfig") -> None:
+    """Print the words and templates that were chosen, and how the search will go."""
     console = Console()
     task = choices.task
     if choices.words:
@@ -116,6 +101,12 @@ def show_choices(choices: "Choices") -> None:
         f"{len(task.test)} to test",
         highlight=False,
     )
+    if task.dropped:
+        console.print(dropped_sentence(task), highlight=False, soft_wrap=True)
+    if get_method(config.method).optimizer is not None:
+        limit = "" if config.minutes is None else f" or {config.minutes:g} minutes"
+        line = f"Search: {config.method}, at most {config.budget} evaluations{limit}"
+        console.print(line, highlight=False)
 
 
 def _follow(
@@ -132,7 +123,7 @@ def _follow(
             if not isinstance(event, Choices):
                 shown.show(event)
             elif not as_json:
-                show_choices(event)
+                show_choices(event, config)
 
         try:
             return result_of(events, show)

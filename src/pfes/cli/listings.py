@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from pfes.cli.data_columns import LabelColumn, TextColumns, dropped_sentence, show_columns
 from pfes.cli.options import with_settings
 
 tasks = typer.Typer(help="List, show and check tasks.", invoke_without_command=True)
@@ -50,13 +51,8 @@ def show_task(name: Annotated[str, typer.Argument(help="task name or YAML file")
 @tasks.command("new")
 def new_task(
     file: Annotated[Path, typer.Argument(help="labelled CSV, TSV, JSONL or Parquet file")],
-    label: Annotated[
-        str | None, typer.Option(help="column of the labels [the one that looks like it]")
-    ] = None,
-    text: Annotated[
-        list[str] | None,
-        typer.Option(help="column of the texts; twice for a pair [those with the most words]"),
-    ] = None,
+    label: LabelColumn = None,
+    text: TextColumns = None,
     model: Annotated[
         str | None, typer.Option(help="choose words that are one token of this model")
     ] = None,
@@ -83,14 +79,7 @@ def new_task(
 
         words |= label_words(list(columns.labels), find_model(model).tokenizer)
     draft = draft_task(file, columns, target.parent, {k: w or k for k, w in words.items()})
-    guessed = " (guessed: --label names another)" if columns.guessed else ""
-    print(f"label: column {columns.label!r}{guessed}, {len(columns.labels)} labels")
-    print(f"text: {' and '.join(f'column {name!r}' for name in columns.texts)}")
-    if columns.empty:
-        print(
-            f"{columns.empty} of {columns.rows} rows have no text or no label: "
-            "they are left out (skip_empty)"
-        )
+    show_columns(columns)
     missing = [name for name, word in words.items() if not word]
     if model is not None and missing:
         print(f"no word of one token for {', '.join(map(repr, missing))}: write one into the file")
@@ -124,7 +113,7 @@ def check_task(
         f"{len(task.test)} test examples"
     )
     if task.dropped:
-        print(f"{task.dropped} examples are not drawn: their texts are in the test data, too")
+        print(dropped_sentence(task))
     example = task.train[0]
     label = task.spec.labels[example.label]
     for family, template in task.spec.templates.items():

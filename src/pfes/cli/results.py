@@ -10,6 +10,7 @@ from rich.text import Text
 
 from pfes.runs.result import Result
 from pfes.runs.versions import FREE_NOTE, figure, kept_sentence, versions
+from pfes.searches.starts import StartRecord
 
 DIFFERENCES = {
     "gain": "found − template alone",
@@ -41,6 +42,8 @@ def show_result(result: Result, folder: Path, as_json: bool) -> None:
         f"{spent}; training loss {result.initial_train_loss:.4f} → {result.train_loss:.4f}{sure}",
         highlight=False,
     )
+    if result.start is not None and result.start.evaluations:
+        console.print(_start(result.start), highlight=False, soft_wrap=True)
     if result.stopped is not None:
         console.print(f"Ended before the budget: {result.stopped}.", highlight=False, markup=False)
     if result.kept_start:
@@ -61,6 +64,13 @@ def show_result(result: Result, folder: Path, as_json: bool) -> None:
             highlight=False,
         )
     console.print(f"Run folder: {folder}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _start(start: StartRecord) -> str:
+    """Say where the search began: what stands in front of the texts, and the step size."""
+    tried = len({trial.name for trial in start.trials})
+    among = f" (the best of {tried} starts by cross-validated loss)" if tried else ""
+    return f"In front of every text: {start.name}{among}; step size {start.sigma0:.3g}"
 
 
 def _reading(result: Result) -> Iterator[str]:
