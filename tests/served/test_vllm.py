@@ -18,7 +18,8 @@ from benchmarks.vllm_server import VllmServer, server_python
 from pfes.deploy.export import export
 from pfes.models.served.served_model import ServedModel
 from pfes.models.source import find_model
-from pfes.runs.fit import Choices, start_fit
+from pfes.runs.choose_task import Choices
+from pfes.runs.fit import Given, start_fit
 from pfes.runs.saved import SavedRun
 from pfes.searches.encoded import encode_for
 from pfes.system.stages import result_of
@@ -213,14 +214,16 @@ def test_fit_makes_the_choices_of_the_model_here(server: VllmServer, tmp_path: P
 
     def fit(out: str, **model: str) -> tuple[Choices, pfes.Result]:
         seen: list[Choices] = []
-        events = start_fit(str(data), tmp_path / out, settings | model, label="team").events()
+        events = start_fit(
+            str(data), tmp_path / out, settings | model, Given(label="team")
+        ).events()
         result = result_of(events, lambda e: seen.append(e) if isinstance(e, Choices) else None)
         return seen[0], result
 
     here, local = fit("here", model=MODEL)
     there, served = fit("there", model=f"vllm:{server.url}", served_name=MODEL, tokenizer=MODEL)
     assert there.words == here.words
-    assert list(there.templates) == list(here.templates)
+    assert [t.template for t in there.templates] == [t.template for t in here.templates]
     assert served.start is not None
     assert local.start is not None
     assert len(served.start.trials) > 1

@@ -21,7 +21,8 @@ def words_from_answers(
     """Return `words` with one for every label of the task.
 
     A missing one is the likely answer whose log-probability, over the label's examples, is furthest
-    above its mean over all examples (as LM-BFF finds its label words).
+    above its mean over all examples (as LM-BFF finds its label words). Words of a letter or two are
+    taken only where there is no other.
     """
     labels = task.spec.labels
     if all(label in words for label in labels):
@@ -32,22 +33,23 @@ def words_from_answers(
     for label in labels:
         if label in found:
             continue
-        gaps = likely.gaps(labels.index(label))
-        for index in np.argsort(-gaps, kind="stable").tolist():
-            token = likely.tokens[index]
-            word = model.tokenizer.decode([token]).strip()
-            usable = len(word) >= FEWEST_LETTERS and word.isalpha()
-            usable = usable and single_token(word, model.tokenizer) == token
-            if usable and token not in taken:
-                found[label] = word
-                taken.add(token)
-                break
-        else:
+        order = np.argsort(-likely.gaps(labels.index(label)), kind="stable").tolist()
+        free = [likely.tokens[i] for i in order if likely.tokens[i] not in taken]
+        candidates = [word for token in free if (word := _word(model, token)) is not None]
+        if not candidates:
             raise PfesError(
                 f"no word of one token was found for label {label!r}: give one with "
                 f"--word '{label}=WORD'"
             )
+        found[label] = next((w for w in candidates if len(w) >= FEWEST_LETTERS), candidates[0])
+        taken.add(single_token(found[label], model.tokenizer))
     return {label: found[label] for label in labels}
+
+
+def _word(model: LanguageModel, token: int) -> str | None:
+    """Return the word that a token is, if it is one."""
+    word = str(model.tokenizer.decode([token])).strip()
+    return word if word.isalpha() and single_token(word, model.tokenizer) == token else None
 
 
 class _Likely:
