@@ -26,7 +26,7 @@ from tests.command import call
 
 KINDS = {
     "good film": ["a wonderful film", "great acting and great fun", "moving from start to end"],
-    "of no use": ["a terrible mess", "dull and far too long", "no wit and no charm"],
+    "(+)": ["a terrible mess", "dull and far too long", "no wit and no charm"],
     "maybe": ["it is a film", "the story of the year", "one film , two acts"],
 }
 SMALL: dict[str, Any] = {
@@ -37,7 +37,7 @@ SMALL: dict[str, Any] = {
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Labels of several tokens, classes of different size, a column that is of no use."""
+    """Labels of several tokens, classes of different size, a column that is (+)."""
     path = tmp_path / "films.csv"
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -120,11 +120,11 @@ def test_what_stands_in_the_task_file_may_be_edited(
     fitted(data, model, tmp_path / "run")
     file = tmp_path / "run/task.yaml"
     content = yaml.safe_load(file.read_text())
-    content["verbalizers"]["of no use"] = "terrible"
+    content["verbalizers"]["(+)"] = "terrible"
     file.write_text(yaml.safe_dump(content))
     again = ["--config", tmp_path / "run/config.json", "--out", tmp_path / "again"]
     assert call("search", *again).returncode == 0
-    assert SavedRun(tmp_path / "again").task.spec.verbalizers["of no use"] == "terrible"
+    assert SavedRun(tmp_path / "again").task.spec.verbalizers["(+)"] == "terrible"
 
 
 def phases(data: Path, model: Path, out: Path) -> list[str]:
@@ -196,7 +196,7 @@ def test_a_fit_that_is_killed_goes_on_with_the_same_command(
 
 OVERRIDES: list[tuple[str, str, str]] = [
     ("--template", "{the_review} All in all:", "{the_review} So:"),
-    ("--word", "of no use=terrible", "of no use=great"),
+    ("--word", "(+)=terrible", "(+)=great"),
     ("--text", "the review", "id"),
     ("--method", "one-plus-one-id", "saes-id"),
     ("--budget", "90", "70"),
@@ -232,7 +232,7 @@ def test_any_choice_can_be_overridden_and_is_kept(
     assert saved.choices is not None
     used = {
         "--template": saved.choices["templates"][0]["template"],
-        "--word": "of no use=" + saved.choices["words"][1]["word"],
+        "--word": "(+)=" + saved.choices["words"][1]["word"],
         "--text": saved.choices["texts"][0],
     }
     name = flag.removeprefix("--").replace("-", "_")

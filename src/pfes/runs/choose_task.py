@@ -105,6 +105,8 @@ def _about(chosen: Mapping[str, str], given: Mapping[str, str], model: LanguageM
             source = "its name"
         elif label.lower().startswith(word.lower()):
             source = "the first token of its name"
+        elif word in label.split():
+            source = "a word of its name"
         token = single_token(word, model.tokenizer)
         assert token is not None
         about.append(Word(label, word, token, source))

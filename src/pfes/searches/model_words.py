@@ -12,6 +12,7 @@ from pfes.tasks.label_words import FEWEST_LETTERS
 from pfes.tasks.task import Task
 
 LIKELY = 500  # answers that words are chosen among
+LIKELIEST = 100  # of a label's answers that are looked at first: rarer ones are chance
 READ = 16  # examples of each label that are looked at
 
 
@@ -20,9 +21,9 @@ def words_from_answers(
 ) -> dict[str, str]:
     """Return `words` with one for every label of the task.
 
-    A missing one is the likely answer whose log-probability, over the label's examples, is furthest
-    above its mean over all examples (as LM-BFF finds its label words). Words of a letter or two are
-    taken only where there is no other.
+    A missing one is what the model itself answers for the label's examples, and not for all others
+    (as LM-BFF finds its label words). Words of a letter or two are taken only where there is no
+    other.
     """
     labels = task.spec.labels
     if all(label in words for label in labels):
@@ -33,8 +34,7 @@ def words_from_answers(
     for label in labels:
         if label in found:
             continue
-        order = np.argsort(-likely.gaps(labels.index(label)), kind="stable").tolist()
-        free = [likely.tokens[i] for i in order if likely.tokens[i] not in taken]
+        free = [token for token in likely.telling(labels.index(label)) if token not in taken]
         candidates = [word for token in free if (word := _word(model, token)) is not None]
         if not candidates:
             raise PfesError(
@@ -60,10 +60,17 @@ class _Likely:
         self._logprobs = np.maximum(logprobs.astype(np.float64), -50)  # (examples, tokens)
         self._labels = labels
 
-    def gaps(self, label: int) -> np.ndarray:
-        """Return how much likelier each answer is for a label's examples than for all."""
-        own = self._logprobs[self._labels == label]
-        return np.asarray(own.mean(axis=0) - self._logprobs.mean(axis=0))
+    def telling(self, label: int) -> list[int]:
+        """Return tokens, first those that say most about a label.
+
+        Of the answers that are likeliest for its examples, those come first that are likelier than
+        for all examples; then the others.
+        """
+        own = self._logprobs[self._labels == label].mean(axis=0)
+        gaps = own - self._logprobs.mean(axis=0)
+        rank = np.argsort(np.argsort(-own, kind="stable"), kind="stable")
+        order = np.lexsort((-gaps, rank >= LIKELIEST))
+        return [self.tokens[i] for i in order.tolist()]
 
 
 def _likely_answers(model: LanguageModel, task: Task, template: str) -> _Likely:

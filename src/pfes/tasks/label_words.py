@@ -11,29 +11,27 @@ FEWEST_LETTERS = 3  # of a token that still reminds of the word it begins
 def label_words(labels: Sequence[str], tokenizer: Any) -> dict[str, str]:
     """Return a word of one token for each label, as far as the labels' names give one.
 
-    The name itself where it is one token, else its first token where that is most of a word and no
-    other label has the same. Labels for which there is none are missing.
+    The name itself where it is one token, else its first token where that is most of a word, else a
+    further word of the name, else the first token however short; each only where no other label has
+    the same. Labels for which there is none are missing.
     """
     words: dict[str, str] = {}
     taken: set[int] = set()
-    for label in labels:
-        token = single_token(label, tokenizer)
-        if token is not None and token not in taken:
-            words[label] = label
-            taken.add(token)
-    for label in labels:
-        if label in words:
-            continue
-        word = _first_token(label, tokenizer)
-        token = None if word is None else single_token(word, tokenizer)
-        if word is not None and token is not None and token not in taken:
-            words[label] = word
-            taken.add(token)
+    for candidates_of in (lambda label: [label], lambda label: _parts(label, tokenizer)):
+        for label in labels:
+            for word in candidates_of(label) if label not in words else ():
+                token = single_token(word, tokenizer)
+                if token is not None and token not in taken:
+                    words[label] = word
+                    taken.add(token)
+                    break
     return {label: words[label] for label in labels if label in words}
 
 
-def _first_token(label: str, tokenizer: Any) -> str | None:
-    """Return the text of a label's first token, unless that is only a letter or two, or a sign."""
+def _parts(label: str, tokenizer: Any) -> list[str]:
+    """Return words that a name is made of, the best first: its first token, then whole words."""
     ids = tokenizer(" " + label.strip(), add_special_tokens=False)["input_ids"]
-    word = tokenizer.decode(ids[:1]).strip() if ids else ""
-    return word if len(word) >= FEWEST_LETTERS and word.isalnum() else None
+    first = tokenizer.decode(ids[:1]).strip() if ids else ""
+    parts = [first, *label.split()[1:]]
+    usable = [part for part in parts if any(letter.isalnum() for letter in part)]
+    return sorted(usable, key=lambda part: len(part) < FEWEST_LETTERS)
