@@ -245,7 +245,9 @@ class RunConfig(BaseModel):
         None, ge=1, description="CPU threads of the model [all, or a Ray worker's share]"
     )
     block: int | None = Field(
-        None, ge=1, description="candidates evaluated in one call [a whole generation]"
+        None,
+        ge=1,
+        description="candidates evaluated in one call [a generation; with --minutes, a fifth]",
     )
 
     @model_validator(mode="before")

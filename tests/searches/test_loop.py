@@ -141,6 +141,22 @@ def test_minutes_end_a_search_after_the_step_in_which_they_are_over() -> None:
     assert search.stopped == "1e-09 minutes were over"
 
 
+def test_minutes_may_be_over_within_a_generation() -> None:
+    evaluate = Counted()
+    search = Search(optimizer("saes"), evaluate, validate, 60, 50, minutes=1e-9, block=2)
+    (only,) = search.steps()
+    assert evaluate.count == only.evaluations == len(only.losses) == 2
+    assert search.optimizer.best_value == min(only.losses)
+
+
+def test_blocks_change_nothing_while_there_is_time() -> None:
+    def steps(block: int | None) -> list[list[float]]:
+        search = Search(optimizer("saes"), Counted(), validate, 45, 10, minutes=60, block=block)
+        return [step.losses for step in search.steps()]
+
+    assert steps(1) == steps(4) == steps(None)
+
+
 def test_minutes_of_earlier_sessions_count() -> None:
     first = Search(optimizer("saes"), Counted(), validate, 60, 50, minutes=5)
     next(iter(first.steps()))

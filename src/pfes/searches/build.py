@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from pfes.config import BETA, TEXT, RunConfig
+from pfes.config import BETA, TEXT, RunConfig, is_served
 from pfes.contract import Batch, Floats, LanguageModel
-from pfes.methods import Method
+from pfes.methods import Method, generation_size
 from pfes.optimizers import Optimizer
 from pfes.searches.batches import draw_batch, usual_batch
 from pfes.searches.beta_halving import BetaHalving
@@ -28,6 +28,7 @@ from pfes.tasks.instruction import instruction
 from pfes.tasks.spec import TaskSpec
 from pfes.tasks.task import Task
 
+LOOKS_AT_THE_CLOCK = 5  # in a generation, where time is limited
 FOREIGN_TOKENS = 4  # of the model, at most, for each token of another vocabulary
 
 
@@ -58,10 +59,21 @@ def resolve(
             "sigma0": config.sigma0 or method.sigma0.of(model.family),
             "parents": config.parents or max(1, config.population // 4),
             "batch_examples": config.batch_examples if method.takes_batches else None,
+            "block": config.block or _timed_block(config, method),
         }
         if method.takes_batches and config.batch_examples is None and not stored:
             resolved["batch_examples"] = usual_batch(len(task.train), len(spec.labels))
     return config.model_copy(update=resolved)
+
+
+def _timed_block(config: RunConfig, method: Method) -> int | None:
+    """Return a part of a generation where only so many minutes may pass, else None: all of it.
+
+    Servers and workers share out what they are given at once, so they always get a generation.
+    """
+    if config.minutes is None or config.engine != "serial" or is_served(config.model):
+        return None
+    return max(1, generation_size(method, config.population) // LOOKS_AT_THE_CLOCK)
 
 
 def _init_length(config: RunConfig, model: LanguageModel, spec: TaskSpec, usual: int) -> int | None:
@@ -95,6 +107,7 @@ class SearchParts:
     examples: EncodedTask
     clock: Clock
     _last_read: dict[bytes, Reading] = field(default_factory=dict)
+    _last_batch: dict[int, Batch] = field(default_factory=dict)
 
     @property
     def reader(self) -> Reader:
@@ -117,9 +130,16 @@ class SearchParts:
         return Validation(scored.metric, *(v if np.isfinite(v) else np.inf for v in losses))
 
     def batch(self, spent: int = 0) -> Batch:
-        """Return what the generation that begins after `spent` evaluations is evaluated on."""
-        config = self.config
-        return draw_batch(self.examples.train, config.batch_examples, config.seed, spent)
+        """Return what the generation that begins after `spent` evaluations is evaluated on.
+
+        The last one is kept, with what a model has prepared for it.
+        """
+        if spent not in self._last_batch:
+            config = self.config
+            batch = draw_batch(self.examples.train, config.batch_examples, config.seed, spent)
+            self._last_batch.clear()
+            self._last_batch[spent] = batch
+        return self._last_batch[spent]
 
     def make_search(self) -> Search | BetaHalving:
         """Make the search, or with `--beta auto` the searches with several β."""
@@ -134,17 +154,15 @@ class SearchParts:
         loss = loss_of(self.method, beta, offset=not self.reader.is_plain)
 
         def evaluate(candidates: Floats) -> Doubles:
-            prompts = self.space.prompts(candidates)
-            size = config.block or len(prompts)
-            parts = (prompts[start : start + size] for start in range(0, len(prompts), size))
-            batch = self.batch(search.evaluations)  # the same for all candidates
-            return np.concatenate([prompt_values(self.model, batch, part, loss) for part in parts])
+            batch = self.batch(search.evaluations)  # the same for a whole generation
+            return prompt_values(self.model, batch, self.space.prompts(candidates), loss)
 
         def validate(solution: Floats) -> Validation:
             return self.validate(self.space.prompts(solution[None])[0], loss)
 
         optimizer, clock = self._make_optimizer(), self.clock
         spent = (config.budget, config.eval_every)
+        limits["block"] = config.block
         search = Search(optimizer, evaluate, validate, *spent, clock, beta, **limits)
         return search
 

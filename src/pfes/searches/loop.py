@@ -55,7 +55,8 @@ class Search:
 
     The start is the first candidate for selection, so nothing that validates worse is ever kept.
     Before the budget, the search ends when the optimizer says it has `stopped`, when `minutes` are
-    over, or when `stop_after` evaluations have passed since a solution was last selected.
+    over, or when `stop_after` evaluations have passed since a solution was last selected. The time
+    is looked at after every `block` of candidates.
     """
 
     def __init__(
@@ -69,12 +70,14 @@ class Search:
         beta: float | None = None,
         minutes: float | None = None,
         stop_after: int | None = None,
+        block: int | None = None,
     ) -> None:
         self.optimizer = optimizer
         self.budget = budget
         self.eval_every = eval_every
         self.minutes = minutes
         self.stop_after = stop_after
+        self.block = block  # candidates evaluated in one call; None: a whole generation
         self.seconds_elsewhere = 0.0  # spent by other searches that share the minutes
         self.evaluations = 0
         self.seconds = 0.0
@@ -91,8 +94,7 @@ class Search:
         """Why the search ends before its budget, if it does."""
         if self.optimizer.stopped is not None or self.evaluations >= self.budget:
             return self.optimizer.stopped
-        spent = self.seconds + self.seconds_elsewhere
-        if self.minutes is not None and spent >= 60 * self.minutes:
+        if self._time_is_over():
             return (
                 "1 minute was over" if self.minutes == 1 else f"{self.minutes:g} minutes were over"
             )
@@ -119,11 +121,10 @@ class Search:
         with clock.measure("optimizer"):
             candidates = self.optimizer.ask()
         count = min(len(candidates), self.budget - self.evaluations)
-        with clock.measure("model"):
-            evaluated = self._evaluate(candidates[:count])
-        # candidates beyond the budget have no value, so they are never selected
+        # candidates beyond the budget or the minutes have no value, so they are never selected
         values = np.full(len(candidates), np.inf)
-        values[:count] = evaluated
+        with clock.measure("model"):
+            count = self._fill(values, candidates[:count], began)
         with clock.measure("optimizer"):
             self.optimizer.tell(values)
         before, self.evaluations = self.evaluations, self.evaluations + count
@@ -143,6 +144,23 @@ class Search:
             validation=validation,
             selected=validation is not None and self._select(validation),
         )
+
+    def _fill(self, values: Doubles, candidates: Floats, began: float) -> int:
+        """Evaluate candidates block by block while there is time; return how many have a value."""
+        size = self.block or len(candidates)
+        done = 0
+        while done < len(candidates):
+            part = candidates[done : done + size]
+            values[done : done + len(part)] = self._evaluate(part)
+            done += len(part)
+            if self._time_is_over(time.perf_counter() - began):
+                break
+        return done
+
+    def _time_is_over(self, running: float = 0.0) -> bool:
+        """Say whether the minutes are over, with the seconds that the present step has run."""
+        spent = self.seconds + self.seconds_elsewhere + running
+        return self.minutes is not None and spent >= 60 * self.minutes
 
     def _select(self, validation: Validation) -> bool:
         assert self.selection is not None
