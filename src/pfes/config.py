@@ -21,13 +21,14 @@ DEFAULT_METHOD = "saes-id-cr"
 DEFAULT_SHOTS = 16  # examples per class, as in the paper
 ALL: Literal["all"] = "all"  # as shots: every example that is not held out
 BETA = 1.0
+RADIUS = 1e-4  # of ZO-SGD, in the paper
 MAX_BATCH_TOKENS = 8192  # in one forward pass: bounds its memory
 PATIENCE = 600.0  # seconds that a server may be away
 SERVED = "vllm:"  # how the name of a served model begins, before its addresses
 TEXT = "text:"  # how an initial prompt given as text begins
 WRITTEN_BY = "pfes"  # beside the settings in a run's config.json: the version that wrote them
 # How runs were before there was such a setting, or such a default
-FORMER: dict[str, Any] = {"reading": "plain", "init": "vocab"}
+FORMER: dict[str, Any] = {"reading": "plain", "init": "vocab", "sigma0": "paper"}
 
 Beta = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 StepSize = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -89,10 +90,10 @@ class RunConfig(BaseModel):
         description=f"weight of the confidence regulariser, or auto: chosen on validation [{BETA}]",
         json_schema_extra={"source": "ours: balanced; the paper's best in 8 of its 14 cases"},
     )
-    sigma0: StepSize | Literal["auto"] | None = Field(
+    sigma0: StepSize | Literal["auto", "paper"] | None = Field(
         None,
-        description="initial step size, or auto: by how far one step changes the answers "
-        "[by method and model]",
+        description="initial step size, or auto: by how far one step changes the answers, or "
+        "paper: the method's own in the paper [auto; bdpl, rlprompt: their own]",
     )
     intrinsic_dimension: float = Field(
         500.0,
@@ -121,12 +122,12 @@ class RunConfig(BaseModel):
             "source": "ours: the paper's 16 per label, at least 64; all, up to twice as many"
         },
     )
-    radius: float = Field(
-        1e-4,
+    radius: float | None = Field(
+        None,
         gt=0,
         allow_inf_nan=False,
-        description="distance of ZO-SGD's two points",
-        json_schema_extra={"source": f"{PAPER}, appendix I-A"},
+        description=f"distance of ZO-SGD's two points [with --sigma0 auto, found; else {RADIUS}]",
+        json_schema_extra={"source": f"{PAPER}, appendix I-A, or measured: docs/defaults.md"},
     )
     schedule: Schedule = Field(
         "constant",
@@ -285,12 +286,12 @@ class Settings(TypedDict, total=False):
     stop_after: int | None
     prompt_length: int | None
     beta: float | Literal["auto"] | None
-    sigma0: float | Literal["auto"] | None
+    sigma0: float | Literal["auto", "paper"] | None
     intrinsic_dimension: float
     population: int
     parents: int | None
     batch_examples: int | None
-    radius: float
+    radius: float | None
     schedule: Schedule
     on_stop: OnStop
     candidate_tokens: int

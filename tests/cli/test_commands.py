@@ -236,7 +236,7 @@ def test_config_file_and_options_over_it(
     code, *_ = cli("search", "--config", file, "--budget", 7, "--out", tmp_path / "run")
     assert code == 0
     stored = json.loads((tmp_path / "run/config.json").read_text())
-    assert (stored["budget"], stored["prompt_length"], stored["sigma0"]) == (7, 2, 1.0)
+    assert (stored["budget"], stored["prompt_length"], stored["sigma0"]) == (7, 2, "auto")
     file.write_text("colour: red\nmodel: a\ntask: b\n")
     check_error(cli("search", "--config", file, "--out", tmp_path / "other"), "--colour")
 

@@ -56,7 +56,7 @@ def bbt_settings(task_file: Path) -> dict:
     return {
         "model": "stand-in", "task": str(task_file), "method": "bbt", "shots": 4, "budget": 80,
         "prompt_length": 3, "intrinsic_dimension": 5, "population": 8, "eval_every": 8, "seed": 2,
-        "free": "none", "reading": "plain", "init": "vocab",
+        "free": "none", "reading": "plain", "init": "vocab", "sigma0": "paper",
     }  # fmt: skip
 
 

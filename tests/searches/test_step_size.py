@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pfes.contract import Floats
 from pfes.searches.log_space import Doubles
-from pfes.searches.step_size import TARGET, choose_sigma0
+from pfes.searches.step_size import FLATTEST, TARGET, StepSize, choose_step_size
 
 
 def linear(scale: float, constants: float = 0.0) -> tuple[Floats, object]:
@@ -20,6 +20,14 @@ def linear(scale: float, constants: float = 0.0) -> tuple[Floats, object]:
         return begin + slopes @ vector.astype(np.float64) + constants * np.arange(3)
 
     return np.zeros(50, dtype=np.float32), answers
+
+
+def no_loss(answers: Doubles) -> float:
+    return 0.0
+
+
+def choose_sigma0(answers: object, start: Floats, guess: float, seed: int) -> float:
+    return choose_step_size(answers, no_loss, start, guess, seed).sigma0
 
 
 @pytest.mark.parametrize("guess", [1e-3, 0.1, 10.0])
@@ -60,3 +68,26 @@ def test_answers_that_are_no_numbers_shorten_the_step() -> None:
         return np.full((4, 2), -1.0 if np.abs(vector).max() < 1e-2 else np.nan)
 
     assert choose_sigma0(answers, np.zeros(5, np.float32), 1.0, 0) < 1.0
+
+
+@given(st.floats(-3, 3), st.integers(0, 5))
+def test_a_learning_rate_is_that_of_a_usual_step(exponent: float, seed: int) -> None:
+    """In an embedding ten times as large, slopes are ten times as flat."""
+
+    def loss(answers: Doubles) -> float:
+        return float(answers[:, 0].mean())
+
+    scale = 10.0**exponent
+    found = []
+    for size in (1.0, scale):
+        start, answers = linear(size)
+        found.append(choose_step_size(answers, loss, start, 0.07 * size, seed))
+    one, many = found
+    assert many.slope == pytest.approx(one.slope / scale, rel=1e-3)
+    assert many.learning_rate == pytest.approx(one.learning_rate * scale**2, rel=1e-3)
+    if one.slope * one.sigma0 > FLATTEST * TARGET:
+        assert one.learning_rate * one.slope == pytest.approx(one.sigma0)
+
+
+def test_a_flat_loss_has_a_finite_learning_rate() -> None:
+    assert StepSize(0.1, 0.0).learning_rate == pytest.approx(0.1**2 / (FLATTEST * TARGET))

@@ -44,9 +44,9 @@ def projection_plan(settings: dict[str, Any], tasks: list[str]) -> list[PlannedR
             check_settings(config, given)
             if config.sigma0 == "auto":
                 raise SettingError("sigma0", "both spaces need steps of one energy: give a number")
-            if method == FULL:
-                sigma0 = (config.sigma0 or UNIT.masked) * ALIGNED.masked  # as of causal models
-                config = config.model_copy(update={"sigma0": sigma0})
+            sigma0 = config.sigma0 if isinstance(config.sigma0, float) else UNIT.masked
+            factor = ALIGNED.masked if method == FULL else 1.0  # the same for causal models
+            config = config.model_copy(update={"sigma0": sigma0 * factor})
             plan.append(PlannedRun(method, config, config_key(config)))
     return plan
 

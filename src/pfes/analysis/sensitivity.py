@@ -41,7 +41,7 @@ def sensitivity_spec(
         raise PfesError(f"--over {over}: the method {method} has no such setting")
     check_settings(make_config(**settings | {"task": tasks[0]}), settings.keys())
     rows = [{"label": f"{SYMBOLS[over]} = {value:g}", name: value} for value in values]
-    defaults = {"init": "vocab"} | {
+    defaults = {"init": "vocab", "sigma0": "paper"} | {
         key: value for key, value in settings.items() if key not in ("model", name)
     }
     try:

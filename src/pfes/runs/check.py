@@ -15,7 +15,7 @@ from pfes.methods import (
 )
 from pfes.models.source import ModelSource, find_model
 from pfes.searches.beta_halving import check_budget
-from pfes.searches.step_size import EVALUATIONS
+from pfes.searches.step_size import EVALUATIONS, is_auto
 from pfes.tasks.prior import given_shares
 from pfes.tasks.spec import read_spec
 
@@ -99,9 +99,9 @@ def _check_sizes(config: RunConfig, method: Method) -> None:
         raise SettingError(
             "parents", f"{config.parents} is more than the population, {config.population}"
         )
-    if config.sigma0 == "auto" and (method.space == "tokens" or method.optimizer == "zosgd"):
+    if config.sigma0 == "auto" and method.space == "tokens":
         raise SettingError("sigma0", f"auto is a step size, and {method.name} has a learning rate")
-    if config.sigma0 == "auto" and config.budget <= EVALUATIONS:
+    if is_auto(config.sigma0, method) and config.budget <= EVALUATIONS:
         message = f"--sigma0 auto takes {EVALUATIONS} evaluations, and the search needs more"
         raise SettingError("budget", message)
     if method.space == "subspace" and round(config.intrinsic_dimension) < 1:

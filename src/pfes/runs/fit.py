@@ -33,7 +33,6 @@ from pfes.tasks.spec import builtin_tasks, label_key, read_spec
 SETTINGS: dict[str, Any] = {
     "method": "saes-id",
     "budget": 300,
-    "sigma0": "auto",
     "init": "auto",
     "eval_every": 20,
     "stop_after": 100,
@@ -174,8 +173,6 @@ def chosen_settings(given: Mapping[str, Any], family: Family) -> dict[str, Any]:
     method = get_method(str(given.get("method", SETTINGS["method"])))
     unused = METHOD_SETTINGS - set(settings_of(method))
     usual = SETTINGS | {"placement": PLACEMENT[family]}
-    if method.space == "tokens" or method.optimizer == "zosgd":
-        usual.pop("sigma0")
     if given.get("shots") == "all":
         usual["balance"] = "natural"
     return {name: value for name, value in usual.items() if name not in unused} | dict(given)

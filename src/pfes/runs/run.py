@@ -18,7 +18,7 @@ from pfes.runs.saved import SavedRun
 from pfes.runs.settle_start import settle_start, settling_sentences
 from pfes.runs.testing import evaluate_outcome
 from pfes.searches.beta_halving import BetaHalving
-from pfes.searches.build import SearchParts, loss_of, resolve
+from pfes.searches.build import SearchParts, resolve
 from pfes.searches.loop import Search, Selection, Step
 from pfes.searches.losses import Loss
 from pfes.system.clock import Clock
@@ -111,7 +111,7 @@ def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchO
     selection = search.selection
     assert isinstance(selection, Selection)
     prompt = parts.space.prompts(selection.solution[None])[0]
-    loss = loss_of(method, search.beta, offset=not parts.reader.is_plain)
+    loss = parts.loss(search.beta)
     if config.init == "auto" and method.space != "tokens":
         began_as, initial = initial, context.no_prompt
         free = _better_if_free(context, parts, selection, began_as, loss)

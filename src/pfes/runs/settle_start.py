@@ -12,7 +12,7 @@ from pfes.errors import PfesError
 from pfes.methods import generation_size
 from pfes.runs.context import RunContext, write_prompt
 from pfes.runs.saved import SavedRun
-from pfes.searches.beta_halving import least_budget
+from pfes.searches.beta_halving import BETAS, least_budget
 from pfes.searches.build import SearchParts, build_search
 from pfes.searches.encoded import EncodedTask
 from pfes.searches.log_space import Doubles
@@ -25,7 +25,7 @@ from pfes.searches.starts import (
     choose_start,
     possible_starts,
 )
-from pfes.searches.step_size import EVALUATIONS, choose_sigma0
+from pfes.searches.step_size import EVALUATIONS, StepSize, choose_step_size
 from pfes.system.stages import Stage
 
 
@@ -49,20 +49,25 @@ def settle_start(
             start, trials, spent = yield from _choose(context, starts)
         with context.timed("data"):
             parts = build_search(config, method, context.model, start.task, context.clock)
-        sigma0 = config.sigma0
+        sigma0, radius = config.sigma0, config.radius
         if sigma0 == "auto":
             yield Stage("finding the step size")
             with context.timed("model"):
-                sigma0, spent = _sigma0(parts), spent + EVALUATIONS
+                step, spent = _step_size(parts), spent + EVALUATIONS
+            sigma0 = step.sigma0
+            if method.optimizer == "zosgd":
+                sigma0, radius = step.learning_rate, radius or step.sigma0
         assert isinstance(sigma0, float)
-        record = StartRecord(start.name, sigma0, spent, trials)
+        record = StartRecord(start.name, sigma0, spent, trials, radius)
         if folder is not None:
             folder.write_start(asdict(record))
     else:
         start = next((s for s in starts if s.name == record.name), starts[0])
         parts = build_search(config, method, context.model, start.task, context.clock)
-    left = {"sigma0": record.sigma0, "budget": config.budget - record.evaluations}
-    return replace(parts, config=config.model_copy(update=left)), record
+    settled = {"sigma0": record.sigma0, "budget": config.budget - record.evaluations}
+    if record.radius is not None:
+        settled["radius"] = record.radius
+    return replace(parts, config=config.model_copy(update=settled)), record
 
 
 def _starts(context: RunContext) -> list[Start]:
@@ -81,7 +86,7 @@ def _begin(context: RunContext) -> Generator[Stage, None, None]:
         return
     config, method, model, task = context.config, context.method, context.model, context.task
     # what cannot be searched is refused before anything is written; any step size will do for that
-    tried = config.model_copy(update={"sigma0": 1.0})
+    tried = config.model_copy(update={"sigma0": 1.0, "radius": 1.0})
     build_search(tried, method, model, task, context.clock).make_search()
     context.folder.begin(config, task)
     yield Stage("reading the template's answers")
@@ -123,13 +128,17 @@ def _choose(
     return (yield from choose_start(judge, starts, batch, allowance))
 
 
-def _sigma0(parts: SearchParts) -> float:
-    space, batch = parts.space, parts.batch()
+def _step_size(parts: SearchParts) -> StepSize:
+    space, batch, config = parts.space, parts.batch(), parts.config
     start: Floats = space.start  # type: ignore[union-attr]
+    loss = parts.loss(BETAS[0] if config.beta == "auto" else config.beta)
 
     def answers(vector: Floats) -> Doubles:
         prompts = np.asarray(space.prompts(vector[None]))
         return np.asarray(parts.model.logprobs(prompts, batch)[0], dtype=np.float64)
 
+    def value(logprobs: Doubles) -> float:
+        return float(loss(logprobs[None], batch.labels)[0])
+
     guess = float(np.sqrt(np.mean(parts.model.embed(range(100)) ** 2))) / 2
-    return choose_sigma0(answers, start, guess, parts.config.seed)
+    return choose_step_size(answers, value, start, guess, config.seed)

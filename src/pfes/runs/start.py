@@ -8,6 +8,7 @@ from typing import Any, Unpack
 from pfes.config import DEFAULT_METHOD, RunConfig, Settings, location_settings, make_config
 from pfes.contract import LanguageModel
 from pfes.errors import SettingError
+from pfes.methods import get_method
 from pfes.models.source import ModelSource
 from pfes.runs.check import check_loading_settings, check_names, check_settings
 from pfes.runs.folder import RunFolder
@@ -77,6 +78,13 @@ def start_run(
     if folder is not None:
         folder.create()
     return StartedRun(config, folder, False, None, model, task, source)
+
+
+def _is_the_papers(config: RunConfig, name: str, value: object) -> bool:
+    """Say whether a config has the paper's step size, which is stored as a number."""
+    sigma0 = get_method(config.method).sigma0
+    own = () if sigma0 is None else (sigma0.masked, sigma0.causal)
+    return name == "sigma0" and value == "paper" and config.sigma0 in own
 
 
 def _continued(saved: SavedRun, settings: Mapping[str, Any]) -> RunConfig:

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from pfes.config import BETA, TEXT, RunConfig, is_served
-from pfes.contract import Batch, Floats, LanguageModel
+from pfes.config import BETA, RADIUS, TEXT, RunConfig, is_served
+from pfes.contract import Batch, Family, Floats, LanguageModel
 from pfes.methods import Method, generation_size
 from pfes.optimizers import Optimizer
 from pfes.searches.batches import draw_batch, usual_batch
@@ -23,6 +23,7 @@ from pfes.searches.reading import Reading
 from pfes.searches.scoring import score
 from pfes.searches.spaces import FullSpace, RandomSubspace, TokenSpace
 from pfes.searches.starts import DRAWS
+from pfes.searches.step_size import is_auto
 from pfes.system.clock import Clock
 from pfes.tasks.instruction import instruction
 from pfes.tasks.spec import TaskSpec
@@ -47,7 +48,6 @@ def resolve(
         tried = DRAWS if config.init == "auto" and method.optimizer is not None else 1
         resolved["draws"] = config.draws or tried
     if method.optimizer is not None:
-        assert method.sigma0 is not None
         length = config.prompt_length
         usual = int(method.prompt_length.of(model.family))
         if length is None and method.space != "tokens":
@@ -56,14 +56,26 @@ def resolve(
         resolved |= {
             "prompt_length": length or usual,
             "beta": beta if method.regularized else None,
-            "sigma0": config.sigma0 or method.sigma0.of(model.family),
+            "sigma0": _step_size(config, method, model.family),
             "parents": config.parents or max(1, config.population // 4),
             "batch_examples": config.batch_examples if method.takes_batches else None,
             "block": config.block or _timed_block(config, method),
         }
+        if method.optimizer == "zosgd" and resolved["sigma0"] != "auto":
+            resolved["radius"] = config.radius or RADIUS
         if method.takes_batches and config.batch_examples is None and not stored:
             resolved["batch_examples"] = usual_batch(len(task.train), len(spec.labels))
     return config.model_copy(update=resolved)
+
+
+def _step_size(config: RunConfig, method: Method, family: Family) -> float | str:
+    """Return the initial step size, or `auto` where it is to be found."""
+    if isinstance(config.sigma0, float):
+        return config.sigma0
+    if is_auto(config.sigma0, method):
+        return "auto"
+    assert method.sigma0 is not None
+    return method.sigma0.of(family)
 
 
 def _timed_block(config: RunConfig, method: Method) -> int | None:
@@ -141,6 +153,10 @@ class SearchParts:
             self._last_batch[spent] = batch
         return self._last_batch[spent]
 
+    def loss(self, beta: float | None) -> Loss:
+        """Return what is minimised, with the regulariser's weight where there is one."""
+        return loss_of(self.method, beta, offset=not self.reader.is_plain)
+
     def make_search(self) -> Search | BetaHalving:
         """Make the search, or with `--beta auto` the searches with several β."""
         config = self.config
@@ -151,7 +167,7 @@ class SearchParts:
 
     def _search(self, beta: float | None, **limits: Any) -> Search:
         config = self.config
-        loss = loss_of(self.method, beta, offset=not self.reader.is_plain)
+        loss = self.loss(beta)
 
         def evaluate(candidates: Floats) -> Doubles:
             batch = self.batch(search.evaluations)  # the same for a whole generation

@@ -31,6 +31,7 @@ def make_optimizer(
     if method.optimizer == "zosgd":
         budget = config.budget * (WINNERS_SHARE if config.beta == "auto" else 1)
         steps = math.ceil(budget / 2)
+        assert config.radius is not None  # it is settled
         return ZOSGD(x0, config.sigma0, config.radius, config.schedule, steps, seed)
     _check_memory(x0.size)
     return CMAES(x0, config.sigma0, config.population, config.on_stop, seed)

@@ -54,6 +54,7 @@ class StartRecord:
     sigma0: float
     evaluations: int
     trials: list[StartTrial] = field(default_factory=list)
+    radius: float | None = None  # of ZO-SGD
 
 
 def possible_starts(
