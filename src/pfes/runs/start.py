@@ -98,7 +98,7 @@ def _continued(saved: SavedRun, settings: Mapping[str, Any]) -> RunConfig:
     location = location_settings(config, given)
     for name in settings.keys() - location:
         kept, value = getattr(config, name), getattr(given, name)
-        if value != kept:
+        if value != kept and not _is_the_papers(config, name, value):
             message = f"this run has {kept!r}, not {value!r}; a resumed run keeps its settings"
             raise SettingError(name, message)
     moved = {name: getattr(given, name) for name in settings.keys() & location}
