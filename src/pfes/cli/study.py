@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,7 +69,9 @@ def run_study(
         raise typer.Exit(1)
 
 
-def show(name: str, plan: "list[PlannedRun]", out: str | Path, events: "Iterator[RunEvent]") -> int:
+def show(
+    name: str, plan: "list[PlannedRun]", out: str | Path, events: "Generator[RunEvent, None, None]"
+) -> int:
     """Show a study until its end; return how many runs failed."""
     from pfes.cli.study_display import follow_study
 

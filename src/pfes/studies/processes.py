@@ -3,7 +3,10 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 from queue import Empty
 from typing import Any
@@ -13,9 +16,12 @@ from pfes.studies.execute import RunEvent, execute_runs
 from pfes.studies.plan import PlannedRun
 
 WAIT = 1.0  # seconds between two checks whether the workers are alive
+TO_SAVE = 10.0  # seconds that workers have to save their runs before they are killed
 
 
-def execute_in_processes(plan: list[PlannedRun], out: str | Path, jobs: int) -> Iterator[RunEvent]:
+def execute_in_processes(
+    plan: list[PlannedRun], out: str | Path, jobs: int
+) -> Generator[RunEvent, None, None]:
     """Do a study in `jobs` processes, which share the cores between them."""
     spawn = multiprocessing.get_context("spawn")  # a fork would inherit the threads of torch
     numbers: Any = spawn.Queue()
@@ -50,9 +56,18 @@ def execute_in_processes(plan: list[PlannedRun], out: str | Path, jobs: int) -> 
             else:
                 yield event
     finally:
-        for worker in workers:
-            worker.kill()  # its run continues from its checkpoint when the study is run again
-            worker.join()
+        _end(workers)
+
+
+def _end(workers: list[Any]) -> None:
+    """End the workers; their runs go on from their checkpoints when the study is run again."""
+    for worker in workers:
+        worker.terminate()
+    latest = time.monotonic() + TO_SAVE
+    for worker in workers:
+        worker.join(max(0.0, latest - time.monotonic()))
+        worker.kill()
+        worker.join()
 
 
 def _work(
@@ -60,6 +75,7 @@ def _work(
 ) -> None:
     import torch
 
+    signal.signal(signal.SIGTERM, _stop)
     torch.set_num_threads(threads)
 
     def queued_numbers() -> Iterator[int]:
@@ -69,8 +85,17 @@ def _work(
             except Empty:
                 return
 
-    for event in execute_runs(plan, out, queued_numbers()):
-        if os.getppid() != parent:  # the parent process was killed: nobody reads the events
-            os._exit(1)
-        events.put(event)
+    try:
+        with closing(execute_runs(plan, out, queued_numbers())) as runs:
+            for event in runs:
+                if os.getppid() != parent:  # the parent process was killed
+                    _stop()
+                events.put(event)
+    except SystemExit:
+        os._exit(1)  # the run is saved; nobody reads the events that are still in the queue
     events.put(None)
+
+
+def _stop(*_: object) -> None:
+    """End this process by way of all that has something to save."""
+    sys.exit(1)

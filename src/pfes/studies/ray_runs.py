@@ -1,6 +1,6 @@
 """Do the runs of a study on a Ray cluster: each is a Ray task, its folder on shared storage."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ RETRIES = 1  # how often a run is retried whose worker died
 
 def execute_on_ray(
     plan: list[PlannedRun], out: str | Path, engine: str, threads: int, gpus: float = 0.0
-) -> Iterator[RunEvent]:
+) -> Generator[RunEvent, None, None]:
     """Do a study on a cluster; finished runs are skipped, interrupted ones continue.
 
     `out` must be the same folder on every node, or an address that fsspec knows. A run whose worker
