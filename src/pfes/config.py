@@ -246,8 +246,11 @@ class RunConfig(BaseModel):
     workers: int | None = Field(
         None, ge=1, description="Ray workers, each with the model [as many as there is room for]"
     )
-    gpus_per_worker: float = Field(
-        0.0, ge=0, allow_inf_nan=False, description="GPUs of a Ray worker; may be a part"
+    gpus_per_worker: float | None = Field(
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="GPUs of a Ray worker; may be a part [1 if Ray has any, else 0]",
     )
     threads: int | None = Field(
         None, ge=1, description="CPU threads of the model [all, or a Ray worker's share]"
@@ -327,7 +330,7 @@ class Settings(TypedDict, total=False):
     batch_tokens: int | None
     engine: str
     workers: int | None
-    gpus_per_worker: float
+    gpus_per_worker: float | None
     threads: int | None
     block: int | None
 

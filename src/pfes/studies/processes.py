@@ -6,23 +6,60 @@ import signal
 import sys
 import time
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from queue import Empty
 from typing import Any
 
-from pfes.errors import PfesError
+from pfes.config import is_served
+from pfes.errors import PfesError, SettingError
 from pfes.studies.execute import RunEvent, execute_runs
 from pfes.studies.plan import PlannedRun
+from pfes.system.devices import VISIBLE_GPUS, visible_gpus
 
 WAIT = 1.0  # seconds between two checks whether the workers are alive
 TO_SAVE = 10.0  # seconds that workers have to save their runs before they are killed
 
 
+def share_gpus(plan: list[PlannedRun], jobs: int) -> list[str | None]:
+    """Return the GPU that each of `jobs` processes has to itself; None where none is used.
+
+    More processes than GPUs are refused: they would share one, each with a copy of the model.
+    """
+    configs = [planned.config for planned in plan]
+    here = [config for config in configs if not is_served(config.model)]
+    here = [config for config in here if config.engine == "serial" and config.device != "cpu"]
+    gpus = visible_gpus() if here else []
+    if jobs == 1 or not gpus:
+        return [None] * jobs
+    one = next((config.device for config in here if config.device not in (None, "cuda")), None)
+    if one is not None:
+        message = f"{jobs} processes would all use {one}: leave --device out, for a GPU each"
+        raise SettingError("jobs", f"{message}, or use --jobs 1")
+    if jobs > len(gpus):
+        raise SettingError(
+            "jobs",
+            f"{jobs} processes need a GPU each, and this machine has {len(gpus)}: use --jobs "
+            f"{len(gpus)}, or --device cpu",
+        )
+    return list(gpus[:jobs])
+
+
 def execute_in_processes(
     plan: list[PlannedRun], out: str | Path, jobs: int
 ) -> Generator[RunEvent, None, None]:
-    """Do a study in `jobs` processes, which share the cores between them."""
+    """Do a study in `jobs` processes, which share the cores, and have a GPU each if there are any.
+
+    With `--device-map`, a model is spread over what its process sees: that one GPU, and the CPU.
+    """
+    gpus = share_gpus(plan, jobs)
+    return _execute(plan, out, gpus)
+
+
+def _execute(
+    plan: list[PlannedRun], out: str | Path, gpus: list[str | None]
+) -> Generator[RunEvent, None, None]:
+    jobs = len(gpus)
     spawn = multiprocessing.get_context("spawn")  # a fork would inherit the threads of torch
     numbers: Any = spawn.Queue()
     events: Any = spawn.Queue()
@@ -35,8 +72,9 @@ def execute_in_processes(
     ]
     # workers inherit that Ctrl-C is ignored: only this process handles it
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for worker in workers:
-        worker.start()
+    for worker, gpu in zip(workers, gpus, strict=True):
+        with _seeing(gpu):
+            worker.start()
     signal.signal(signal.SIGINT, handler)
     try:
         ended = 0
@@ -57,6 +95,21 @@ def execute_in_processes(
                 yield event
     finally:
         _end(workers)
+
+
+@contextmanager
+def _seeing(gpu: str | None) -> Iterator[None]:
+    """Let processes that are started meanwhile see one GPU only; they call it the first."""
+    before = os.environ.get(VISIBLE_GPUS)
+    if gpu is not None:
+        os.environ[VISIBLE_GPUS] = gpu
+    try:
+        yield
+    finally:
+        if gpu is not None:
+            del os.environ[VISIBLE_GPUS]
+        if before is not None:
+            os.environ[VISIBLE_GPUS] = before
 
 
 def _end(workers: list[Any]) -> None:
