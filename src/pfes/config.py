@@ -338,8 +338,8 @@ class Settings(TypedDict, total=False):
 # Settings that say where a run takes place, not what it is: they may change when it is resumed
 LOCATION = frozenset(
     (
-        "device", "data_dir", "patience", "engine", "workers", "gpus_per_worker", "threads",
-        "trust_remote_code", "checkpoint_seconds",
+        "device", "device_map", "data_dir", "patience", "engine", "workers", "gpus_per_worker",
+        "threads", "trust_remote_code", "checkpoint_seconds",
     )
 )  # fmt: skip
 
