@@ -220,7 +220,7 @@ class RunConfig(BaseModel):
         ge=0,
         allow_inf_nan=False,
         description="seconds between two checkpoints of a search; 0: one after every step",
-        json_schema_extra={"source": "ours: what a kill may lose; the cost is below 1 %"},
+        json_schema_extra={"source": "ours: what a kill may lose, at most"},
     )
     test_limit: int | None = Field(None, ge=1, description="use only so many test examples")
     data_dir: str | None = Field(None, description="folder with local copies, one per task")
