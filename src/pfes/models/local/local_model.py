@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
 from pfes.config import MAX_BATCH_TOKENS
-from pfes.contract import Batch, Family, Floats, Ints, LanguageModel
+from pfes.contract import Batch, Family, Floats, Ints, LanguageModel, Texts
 from pfes.errors import OutOfMemoryError, PfesError
 from pfes.models.local.batch_size import remembered_batch_tokens
 from pfes.models.local.padded import Pass
@@ -25,6 +27,8 @@ class LocalModel(LanguageModel):
 
     `module` and `tokenizer` are the plain Hugging Face objects.
     """
+
+    has_gradients = True
 
     def __init__(
         self,
@@ -46,6 +50,8 @@ class LocalModel(LanguageModel):
         self._paths = EvaluationPaths(module, family)
         self.fast_paths = self._paths.names
         self.precision = str(self.dtype).removeprefix("torch.")
+        # what is kept in inference mode cannot be differentiated: a batch has a copy for that
+        self._copies: WeakKeyDictionary[Texts, Batch] = WeakKeyDictionary()
 
     @property
     def device(self) -> torch.device:
@@ -96,6 +102,28 @@ class LocalModel(LanguageModel):
                 raise OutOfMemoryError(OUT_OF_MEMORY) from None
             raise
         return logprobs, positions
+
+    def gradient(self, prompt: Floats, batch: Batch, slopes: Floats) -> Floats:
+        if batch.texts not in self._copies:
+            self._copies[batch.texts] = batch.take(range(len(batch)))
+        work = replace(self._copies[batch.texts], words=batch.words)
+        soft = torch.as_tensor(prompt[None], device=self.device).to(self.dtype).requires_grad_()
+        words = torch.tensor(batch.words, device=self.device)
+        weights = torch.as_tensor(slopes, device=self.device)
+        try:
+            with torch.enable_grad():
+                # pass by pass, so that only one is in memory
+                for (_, examples), raw in self._passes(soft, work):
+                    logits = raw.float()  # (examples, vocabulary)
+                    logprobs = logits[:, words] - logits.logsumexp(-1, keepdim=True)
+                    weight = weights[torch.from_numpy(examples).to(self.device)]
+                    logprobs.backward(weight)  # type: ignore[no-untyped-call]
+        except (MemoryError, RuntimeError) as error:
+            if is_out_of_memory(error):
+                raise OutOfMemoryError(OUT_OF_MEMORY) from None
+            raise
+        assert soft.grad is not None
+        return soft.grad[0].float().cpu().numpy()
 
     def choose_batch_tokens(self, prompt: Floats, batch: Batch, candidates: int) -> int:
         tokens = sum(len(row) for row in batch.token_ids)

@@ -63,11 +63,16 @@ class _Texts:
         heads, size = query.shape[1], query.shape[3]
         shared, count, length = key.shape[1], len(self.examples), self.length
         groups = heads // shared
-        keys, values = self.memory[layer]
-        for kept, states in ((keys, key), (values, value)):
-            by_example = states[0].reshape(shared, count, length, states.shape[-1])
-            kept[:, :, -length:] = by_example.transpose(0, 1)
+        seen: list[torch.Tensor] = []
+        for kept, states in zip(self.memory[layer], (key, value), strict=True):
+            by_example = states[0].reshape(shared, count, length, states.shape[-1]).transpose(0, 1)
+            if torch.is_grad_enabled():  # the way back needs what every pass has seen
+                seen.append(torch.cat([kept[:, :, :-length], by_example], dim=2))
+            else:
+                kept[:, :, -length:] = by_example
+                seen.append(kept)
         queries = query[0].reshape(shared, groups, count, length, size).permute(2, 0, 1, 3, 4)
+        keys, values = seen
         attended = scaled_dot_product_attention(
             queries.reshape(count, shared, groups * length, size),
             keys,
