@@ -1,10 +1,11 @@
 """The settings of a run: each declared once, with its default, its limits and its help."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -32,6 +33,7 @@ FORMER: dict[str, Any] = {"reading": "plain", "init": "vocab", "sigma0": "paper"
 
 Beta = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 StepSize = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
 Shots = Annotated[int, Field(ge=1)] | Literal["all"]
 Balance = Literal["equal", "most", "natural"]
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
@@ -39,6 +41,19 @@ Schedule = Literal["constant", "linear", "cosine"]
 OnStop = Literal["restart", "end"]
 ReadingName = Literal["plain", "offset", "slope", "words", "auto"]
 EQUAL: Balance = "equal"
+
+
+def _counts(value: Any) -> Any:
+    """Read numbers separated by commas, in rising order."""
+    parts = value.split(",") if isinstance(value, str) else value
+    parts = [parts] if isinstance(parts, int) else parts
+    try:
+        return tuple(sorted({int(part) for part in parts}))
+    except (TypeError, ValueError):
+        raise ValueError("give whole numbers, separated by commas") from None
+
+
+EvaluationCounts = Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_counts)]
 
 
 class RunConfig(BaseModel):
@@ -222,6 +237,11 @@ class RunConfig(BaseModel):
         description="seconds between two checkpoints of a search; 0: one after every step",
         json_schema_extra={"source": "ours: what a kill may lose, at most"},
     )
+    report_at: EvaluationCounts = Field(
+        (),
+        description="also test what was selected by these evaluations, comma-separated [none]",
+        json_schema_extra={"source": "ours: what a search comes to is at its end"},
+    )
     test_limit: int | None = Field(None, ge=1, description="use only so many test examples")
     data_dir: str | None = Field(None, description="folder with local copies, one per task")
     device: str | None = Field(None, description="such as cpu, cuda, cuda:1, mps [GPU, else CPU]")
@@ -320,6 +340,7 @@ class Settings(TypedDict, total=False):
     seed: int
     eval_every: int
     checkpoint_seconds: float
+    report_at: int | str | Sequence[int]
     test_limit: int | None
     data_dir: str | None
     device: str | None

@@ -74,6 +74,7 @@ class LanguageModel(ABC):
     width: int  # e: of the input embedding, which is not always the hidden size
     max_length: int  # tokens that the model takes, prompt included
     precision: str | None = None  # of the weights, such as float32; None where nobody says
+    parameters: int | None = None  # how many the model has; None where nobody says
     has_gradients: bool = False  # whether `gradient` can be called: no search needs it
 
     @property

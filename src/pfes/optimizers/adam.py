@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from pfes.optimizers.base import Floats, Optimizer, State
 
 DECAY, SQUARE_DECAY, LEAST = 0.9, 0.999, 1e-8  # β1, β2 and ε, as in PyTorch and in PEFT's trainer
-RATES = (1.0, 0.3, 3.0, 0.1)  # tried one after the other, in learning rates
+# tried one after the other, as parts of the learning rate
+RATES = (0.3, 0.1, 1.0, 0.03)
 
 
 class Adam(Optimizer):

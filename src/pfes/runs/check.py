@@ -78,6 +78,9 @@ def check_settings(config: RunConfig, given: Collection[str]) -> None:
     if method.needs_gradients and (served or config.engine != "serial"):
         where = "a served model" if served else "a model in Ray workers"
         raise no_gradients(method, where)
+    if "report_at" in given and max(config.report_at, default=0) >= config.budget:
+        message = f"{max(config.report_at)} is not before the end, {config.budget} evaluations"
+        raise SettingError("report_at", message)
     if method.optimizer is not None:
         _check_sizes(config, method)
 

@@ -49,6 +49,7 @@ class LocalModel(LanguageModel):
         self.max_length = _max_length(module, tokenizer)
         self._paths = EvaluationPaths(module, family)
         self.fast_paths = self._paths.names
+        self.parameters = sum(part.numel() for part in module.parameters())
         self.precision = str(self.dtype).removeprefix("torch.")
         # what is kept in inference mode cannot be differentiated: a batch has a copy for that
         self._copies: WeakKeyDictionary[Texts, Batch] = WeakKeyDictionary()
