@@ -13,7 +13,7 @@ GLUE = {"mrpc", "qqp", "sst2", "rte", "cola", "qnli", "mnli"}
 
 
 def test_built_in_tasks() -> None:
-    assert set(builtin_tasks()) == GLUE | {"rotten-tomatoes"}
+    assert set(builtin_tasks()) == GLUE | {"rotten-tomatoes", "trec", "dbpedia"}
 
 
 @pytest.mark.parametrize("name", sorted(GLUE))

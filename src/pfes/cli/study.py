@@ -154,7 +154,7 @@ def _plan(
             raise SettingError(
                 "seeds", f"{seeds!r} must be whole numbers, separated by commas"
             ) from None
-    spec = spec.model_copy(update=changes)
+    spec = spec.on(**changes)
     overrides = {name: value for name, value in settings.items() if value is not None}
     return spec, plan_runs(spec, overrides)
 

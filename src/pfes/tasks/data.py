@@ -214,6 +214,8 @@ def read_splits(
         from pfes.tasks.embedded_data import embedded_data
 
         return partial(read_file, embedded_data(dataset.embedded)), None
+    if dataset.local and data_dir is None:
+        raise SettingError("data_dir", f"give the folder that has the examples of {name!r}")
     if data_dir is None:
         read: Callable[[str], Rows] = partial(HubSplit, str(dataset.hub), dataset.config)
     else:
