@@ -39,7 +39,11 @@ def free(name: str, test: float, right: str = "") -> FreeResult:
 def result(test: float, zero_shot: float = 0.5, right: str = "", **more: Any) -> Result:
     missing = dict.fromkeys(Result.model_fields)
     own = {"test": test, "zero_shot": zero_shot, "right": right, "earlier": [], "calibration": {}}
-    own |= {"free": [free("template", zero_shot, right)], "config": {"init": "vocab"}}
+    own |= {
+        "free": [free("template", zero_shot, right)],
+        "evaluations": 60,
+        "config": {"init": "vocab"},
+    }
     return Result.model_construct(**missing | own | more)
 
 
@@ -93,7 +97,7 @@ def test_free_rows_stand_once_for_each_place() -> None:
 
 
 def test_the_share_is_a_ratio_of_sums() -> None:
-    spec = StudySpec.model_validate(SPEC | {"parts": []})
+    spec = StudySpec.model_validate(SPEC | {"parts": [], "seeds": [0, 1, 2]})
     plan = plan_runs(spec, {})
     gains = {("sst2", "saes"): 0.03, ("sst2", "ceiling"): 0.1, ("rte", "saes"): 0.01}
     gains["rte", "ceiling"] = 0.0
@@ -107,6 +111,8 @@ def test_the_share_is_a_ratio_of_sums() -> None:
     low, high = by_row["saes"].gain_interval
     assert 0.99 < low < 2 < high < 3.01
     assert by_row["saes"].share_interval is None  # a resample may have rte alone
+    few = {i: one for i, one in found.items() if plan[i].config.seed < 2}
+    assert {one.gain_interval for one in coverage(study_frame(plan, few), "ceiling")} == {None}
     below = {i: result(0.4) for i in range(len(plan))}
     lowered = coverage(study_frame(plan, below), "ceiling")
     assert {one.share for one in lowered} == {None}
@@ -127,7 +133,7 @@ def test_graphs_have_what_was_measured() -> None:
         test = 0.7 if run.config.shots == 50 else 0.65
         found[i] = result(test, earlier=looks, config={"budget": 60, "init": "vocab"})
     frame = with_free_rows(study_frame(plan, found), found, spec.free)
-    (graph,) = evaluation_graphs(spec, plan, found, frame[frame["part"] == "main"])
+    (graph,) = evaluation_graphs(spec, found, frame[frame["part"] == "main"])
     lines = {line.name: line for line in graph.lines}
     assert (lines["saes"].x, lines["saes"].level) == ([20.0, 60.0], False)
     assert lines["saes"].y == pytest.approx([55, 65])

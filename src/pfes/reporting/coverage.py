@@ -10,6 +10,7 @@ from pfes.reporting.sheets import MISSING, Entry, Sheet
 from pfes.seeds import stream
 
 RESAMPLES = 2000
+LEAST_PLACES = 5  # of which an interval can be drawn
 PLACE = ["model", "task", "seed"]
 EVERYTHING = "all models"
 MEANING = (
@@ -25,13 +26,13 @@ class Coverage:
     """What a row gains over the template, in points of the metric, and as a share of the ceiling's.
 
     `share` is None where the ceiling's gain is not positive, and `share_interval` where that is so
-    in one of forty resamples.
+    in one of forty resamples. No intervals of fewer than `LEAST_PLACES`.
     """
 
     row: str
     places: int  # tasks × seeds
     gain: float
-    gain_interval: tuple[float, float]
+    gain_interval: tuple[float, float] | None
     share: float | None
     share_interval: tuple[float, float] | None
 
@@ -57,6 +58,8 @@ def _coverage(row: str, own: np.ndarray, most: np.ndarray) -> Coverage:
     interval = None
     if share is not None and np.percentile(totals, 2.5) > 0:
         interval = _middle(gains[totals > 0] / totals[totals > 0])
+    if len(own) < LEAST_PLACES:
+        return Coverage(row, len(own), float(own.mean()), None, share, None)
     return Coverage(row, len(own), float(own.mean()), _middle(gains), share, interval)
 
 
@@ -82,7 +85,9 @@ def _entries(one: Coverage) -> tuple[Entry, ...]:
     if one.share_interval is not None:
         low, high = one.share_interval
         share += f" ({100 * low:.0f} – {100 * high:.0f})"
-    low, high = one.gain_interval
-    gain = f"{one.gain:+.2f} ({low:+.2f} – {high:+.2f})"
+    gain = f"{one.gain:+.2f}"
+    if one.gain_interval is not None:
+        low, high = one.gain_interval
+        gain += f" ({low:+.2f} – {high:+.2f})"
     places = Entry(str(one.places), one.places)
     return Entry(share, one.share), Entry(gain, one.gain), places

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from pfes.runs.result import Result
-from pfes.studies.plan import PlannedRun, StudySpec
+from pfes.studies.plan import StudySpec
 
-METRIC = "test metric, percent, mean over tasks and seeds"
+METRIC = "mean test metric, percent"
 
 
 @dataclass(frozen=True)
@@ -31,30 +31,42 @@ class Graph:
 
 
 def evaluation_graphs(
-    spec: StudySpec, plan: list[PlannedRun], results: dict[int, Result], frame: pd.DataFrame
+    spec: StudySpec, results: dict[int, Result], frame: pd.DataFrame
 ) -> list[Graph]:
     """Return a panel for each model: what each search had selected, after how many evaluations.
 
-    Searches that were not tested earlier than at their end have no line.
+    Searches that were not tested earlier than at their end have no line. All lines of a panel are
+    means over the same tasks and seeds: those that every one of its searches has.
     """
     graphs = []
     for model, own in frame.groupby("model", sort=False):
-        searches, places = [], set()
-        for row in own["row"].unique():
-            runs = [i for i in own.index[own["row"] == row] if i in results and results[i].earlier]
-            if runs and row != spec.ceiling:
-                searches.append(_search_line(row, [results[i] for i in runs]))
-                places |= {(plan[i].column, plan[i].config.seed) for i in runs}
-        longest = max((line.x[-1] for line in searches), default=0.0)
-        level = []
         done = own[own["finished"].astype(bool)]
-        there = [place in places for place in zip(done["task"], done["seed"], strict=True)]
-        for row, runs in done[there].groupby("row", sort=False):
-            if row == spec.ceiling or (runs["folder"] == "").all():
-                value = 100 * float(runs["test"].astype(float).mean())
-                level.append(GraphLine(str(row), [0.0, longest], [value, value], level=True))
-        if searches:
-            graphs.append(Graph(str(model), "function evaluations", (*searches, *level)))
+        where = list(zip(done["task"], done["seed"], strict=True))
+        groups = {
+            row: dict(zip(runs["place"], runs.index, strict=True))
+            for row, runs in done.assign(place=where).groupby("row", sort=False)
+        }
+        searches = {
+            row: runs
+            for row, runs in groups.items()
+            if row != spec.ceiling
+            and any(i in results and results[i].earlier for i in runs.values())
+        }
+        shared = set.intersection(*(set(runs) for runs in searches.values())) if searches else set()
+        if not shared:
+            continue
+        lines = [
+            _search_line(row, [results[runs[place]] for place in shared])
+            for row, runs in searches.items()
+        ]
+        longest = max(line.x[-1] for line in lines)
+        for row, runs in groups.items():
+            own_places = shared & set(runs)
+            chosen = done.loc[[runs[place] for place in own_places]]
+            if own_places and (row == spec.ceiling or (chosen["evaluations"] == 0).all()):
+                value = 100 * float(chosen["test"].astype(float).mean())
+                lines.append(GraphLine(row, [0.0, longest], [value, value], level=True))
+        graphs.append(Graph(str(model), "function evaluations", tuple(lines)))
     return graphs
 
 

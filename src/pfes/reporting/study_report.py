@@ -92,7 +92,7 @@ def read_report(spec: StudySpec, plan: list[PlannedRun], store: FolderStore) -> 
         make_panels(plan, results, store),
         list(coverage_sheets(own, spec.ceiling)) if spec.ceiling else [],
         list(cost_sheets(plan, results, main)) if spec.free else [],
-        evaluation_graphs(spec, plan, results, own),
+        evaluation_graphs(spec, results, own),
         label_graphs(frame),
     )
 
