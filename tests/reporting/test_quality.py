@@ -110,7 +110,13 @@ def test_the_share_is_a_ratio_of_sums() -> None:
     assert by_row["template"].share == 0
     low, high = by_row["saes"].gain_interval
     assert 0.99 < low < 2 < high < 3.01
-    assert by_row["saes"].share_interval is None  # a resample may have rte alone
+    low, high = by_row["saes"].share_interval
+    assert 0.3 <= low < 0.4 < high
+    gains["rte", "ceiling"] = -0.09  # more in all, but not in every resample
+    unsure = {i: result(0.5 + gains[run.column, run.label]) for i, run in enumerate(plan)}
+    (saes, _) = coverage(study_frame(plan, unsure), "ceiling")
+    assert saes.share == pytest.approx(4.0)
+    assert saes.share_interval is None
     few = {i: one for i, one in found.items() if plan[i].config.seed < 2}
     assert {one.gain_interval for one in coverage(study_frame(plan, few), "ceiling")} == {None}
     below = {i: result(0.4) for i in range(len(plan))}
