@@ -189,5 +189,5 @@ def test_a_report_from_results_alone(folders: Any, task_file: Path, tmp_path: Pa
     for words in ("How far it is to the ceiling", "best start", "1 runs are missing", "McNemar"):
         assert words in page
     table = (report / "table.md").read_text()
-    for words in ("main · ", "more labels · ", "expected calibration error", "training examples"):
+    for words in ("main · ", "more labels · ", "expected calibration error", "told from chance"):
         assert words in table

@@ -6,10 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pfes.config import make_config
 from pfes.errors import PfesError
+from pfes.runs.context import TestCache
+from pfes.runs.run import run
 from pfes.runs.saved import SavedRun
 from pfes.searches.loop import Step
-from tests.small_runs import begin, finish
+from pfes.system.stages import result_of
+from tests.small_runs import begin, finish, small_settings
+from tests.stand_in import StandIn
 
 LOOKS = {"eval_every": 6, "test_limit": None}
 
@@ -76,3 +81,14 @@ def test_all_that_is_tested_has_the_same_figures(task_file: Path, tmp_path: Path
     assert free["template + reading"].train_ce <= free["template"].train_ce + 1e-9
     assert result.train_ce == pytest.approx(result.train_loss, abs=1)  # which has CR, too
     assert result.sentence_tokens > 3
+
+
+def test_runs_that_share_their_tests_keep_no_prompt_of_their_own(task_file: Path) -> None:
+    cache: TestCache = {}
+    sizes = []
+    for method in ("saes-id-cr", "saes-id", "bbt"):
+        names = {"model": "stand-in", "task": str(task_file), "free": "all", "reading": "offset"}
+        config = make_config(**small_settings(method=method, report_at=12) | names)
+        result_of(run(config, model=StandIn(), test_cache=cache))
+        sizes.append(len(cache))
+    assert sizes[0] == sizes[1] == sizes[2] > 0

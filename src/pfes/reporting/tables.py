@@ -12,9 +12,14 @@ import pandas as pd
 from pfes.methods import METHODS
 from pfes.reporting.paper import PaperTable, paper_table
 from pfes.reporting.sheets import MISSING, Entry, Sheet, figure_text
+from pfes.studies.frame import INTERVAL as BOUNDS
 from pfes.studies.plan import PlannedRun, StudySpec
 
 SECONDS = "s/FE"
+INTERVAL = (
+    "95 % bootstrap interval over the test sentences, mean of its bounds over the seeds: what "
+    "includes that of the constant answer cannot be told from chance"
+)
 AUC = "area under the ROC curve, in percent, one label against the rest"
 OTHERS = {  # further figures of a study that reports what is free: column, factor, meaning
     "ECE": ("ece", 100, "expected calibration error, in percent"),
@@ -57,6 +62,7 @@ class StudyTable:
     cells: dict[tuple[str, str], Cell]
     aucs: dict[tuple[str, str], Cell]  # areas under the ROC curve, of the runs that have one
     others: dict[str, dict[tuple[str, str], Cell]]  # by name: see `OTHERS`
+    bounds: list[dict[tuple[str, str], Cell]]  # of the metric's interval, low and high
     seconds: dict[str, float]  # per function evaluation, mean over the row's runs
     paper: PaperTable | None
     comparable: bool  # whether model and budget are those of the paper
@@ -86,6 +92,11 @@ class StudyTable:
             if self.comparable and self.paper is not None and row in self.paper.rows:
                 lines.append((f"{row} (paper)", self._paper_entries(self.paper, row)))
         yield Sheet(self.title, (self.title, *head), tuple(lines))
+        if any(cell.values for cells in self.bounds for cell in cells.values()):
+            ranges = tuple((row, self._interval_entries(row)) for row in self.rows)
+            yield Sheet(
+                f"{self.title}: {INTERVAL}", (f"{self.title}, interval", *self.tasks), ranges
+            )
         figures = {"AUC": (AUC, self.aucs)}
         figures |= {name: (OTHERS[name][2], cells) for name, cells in self.others.items()}
         for name, (meaning, cells) in figures.items():
@@ -113,6 +124,14 @@ class StudyTable:
             note = "seeds: " + ", ".join(f"{value:.2f}" for value in cell.values)
             entries.append(Entry(cell.text, cell.mean, self.rank(row, task), note))
         return (*entries, _seconds_entry(self.seconds.get(row)))
+
+    def _interval_entries(self, row: str) -> tuple[Entry, ...]:
+        entries = []
+        for task in self.tasks:
+            low, high = (cells[row, task].mean for cells in self.bounds)
+            known = low is not None and high is not None
+            entries.append(Entry(f"{low:.1f} – {high:.1f}" if known else MISSING, low))
+        return tuple(entries)
 
     def _entries(self, cells: dict[tuple[str, str], Cell], row: str) -> tuple[Entry, ...]:
         own = [cells[row, task] for task in self.tasks]
@@ -159,6 +178,7 @@ def make_tables(spec: StudySpec, plan: list[PlannedRun], frame: pd.DataFrame) ->
                 cells("test"),
                 cells("auc"),
                 {name: cells(column, factor) for name, (column, factor, _) in others.items()},
+                [cells(column) for column in BOUNDS] if spec.free else [],
                 {str(row): mean(values.astype(float)) for row, values in by_row},
                 paper,
                 comparable,

@@ -43,11 +43,19 @@ def train_score(context: RunContext, examples: EncodedTask, prompt: Floats) -> S
         return None
     task, cache = examples.task, context.test_cache
     sizes = (examples.prompt_length, examples.placement, context.config.batch_tokens)
-    asked = ("train", repr(task.spec), prompt.tobytes(), *sizes, repr(task.train))
+    asked = (repr(task.spec), prompt.tobytes(), *sizes, "train", repr(task.train))
     if asked not in cache:
         cache[asked] = score(context.model, task.spec, prompt, examples.train)
     scored: Score = cache[asked]
     return scored
+
+
+def forget_prompts(context: RunContext, kept: Floats | None) -> None:
+    """Drop what is cached for the prompts of this run alone, but not for the start it shares."""
+    shared = {context.no_prompt.tobytes(), b"" if kept is None else kept.tobytes()}
+    cache = context.test_cache
+    for asked in [asked for asked in cache if asked[1] not in shared]:
+        del cache[asked]
 
 
 def tested(scored: Score, train: Score | None, offset: bool) -> dict[str, Any]:

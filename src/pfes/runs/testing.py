@@ -18,7 +18,7 @@ from pfes.runs.figure import draw_convergence
 from pfes.runs.free import FreeAnswer, best_free, free_answers
 from pfes.runs.result import EarlierResult, Result
 from pfes.runs.saved import SavedRun, steps_with_beta
-from pfes.runs.score_on_test import score_on_test, tested, train_score
+from pfes.runs.score_on_test import forget_prompts, score_on_test, tested, train_score
 from pfes.searches.calibration import calibration
 from pfes.searches.encoded import EncodedTask
 from pfes.searches.losses import Loss
@@ -67,6 +67,7 @@ def evaluate_outcome(context: RunContext, outcome: SearchOutcome) -> Generator[S
     result = result.model_copy(update={"earlier": earlier})
     if context.folder is not None:
         _write(context, outcome, scores, result)
+    forget_prompts(context, outcome.initial)
     return result
 
 

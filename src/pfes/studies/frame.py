@@ -19,6 +19,7 @@ MEASURED = (
 )  # fmt: skip
 PLACE = ("part", "model", "task", "seed", "shots")  # what is free is the same in all runs of one
 ECE = "ece"
+INTERVAL = ("low", "high")  # of the metric, by bootstrap over the test examples
 NO_SEARCH = "manual"  # as the method of what is free
 
 
@@ -34,7 +35,7 @@ def study_frame(plan: list[PlannedRun], results: dict[int, Result]) -> pd.DataFr
     rows = [
         _row(planned, names[planned.config.model], results.get(i)) for i, planned in enumerate(plan)
     ]
-    return pd.DataFrame(rows, columns=[*PLANNED, *MEASURED, ECE])
+    return pd.DataFrame(rows, columns=[*PLANNED, *MEASURED, ECE, *INTERVAL])
 
 
 def with_free_rows(
@@ -83,7 +84,8 @@ def _free_fields(free: FreeResult, result: Result) -> dict[str, Any]:
     names = ("test", "auc", "probability", "rank", "train_ce", "right", ECE)
     same = {name: getattr(result, name) for name in ("metric", "zero_shot", "test_examples")}
     nothing = {"evaluations": 0, "sentence_evaluations": 0}
-    return same | nothing | {name: getattr(free, name) for name in names}
+    bounds = dict(zip(INTERVAL, free.interval, strict=True))
+    return same | nothing | bounds | {name: getattr(free, name) for name in names}
 
 
 def _model_names(plan: list[PlannedRun]) -> dict[str, str]:
@@ -104,10 +106,11 @@ def _row(planned: PlannedRun, model: str, result: Result | None) -> dict[str, An
 
 def measured_fields(result: Result) -> dict[str, Any]:
     """Return the measured fields of a finished run."""
-    return {name: getattr(result, name) for name in MEASURED} | dict(_calibrated(result))
+    return {name: getattr(result, name) for name in MEASURED} | dict(_further_fields(result))
 
 
-def _calibrated(result: Result) -> Iterator[tuple[str, float]]:
+def _further_fields(result: Result) -> Iterator[tuple[str, float]]:
     judged = (result.calibration or {}).get("read")
     if judged is not None:
         yield ECE, judged.ece
+    yield from zip(INTERVAL, (result.intervals or {}).get("test", ()), strict=False)
