@@ -11,6 +11,7 @@ from pfes.errors import PfesError
 from pfes.runs.context import TestCache
 from pfes.runs.run import run
 from pfes.runs.saved import SavedRun
+from pfes.runs.versions import versions
 from pfes.searches.loop import Step
 from pfes.system.stages import result_of
 from tests.small_runs import begin, finish, small_settings
@@ -26,6 +27,8 @@ def test_an_earlier_figure_is_that_of_a_run_that_ended_there(
     settings = {"method": method, "budget": 60, "report_at": (6, 12, 24)} | LOOKS
     whole = finish(task_file, tmp_path / "whole", **settings)
     assert [one.at for one in whole.earlier] == [6, 12, 24]
+    titles = [version.title for version in versions(whole)]
+    assert {f"after {one.at} evaluations" for one in whole.earlier} < {*titles}
     for one in whole.earlier:
         if method == "prompt-tuning":  # whose learning rates share the budget
             continue
