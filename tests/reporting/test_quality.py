@@ -136,15 +136,15 @@ def test_graphs_have_what_was_measured() -> None:
     for i, run in enumerate(plan):
         looks = [earlier(20, 0.55), earlier(40, 0.6)] if run.label == "saes" else []
         looks = looks[: 2 - run.config.seed]  # the second seed has one look less
-        test = 0.7 if run.config.shots == 50 else 0.65
+        test = (0.7 if run.config.shots == 50 else 0.65) + 0.1 * (run.column == "rte")
         found[i] = result(test, earlier=looks, config={"budget": 60, "init": "vocab"})
     frame = with_free_rows(study_frame(plan, found), found, spec.free)
     (graph,) = evaluation_graphs(spec, found, frame[frame["part"] == "main"])
     lines = {line.name: line for line in graph.lines}
     assert (lines["saes"].x, lines["saes"].level) == ([20.0, 60.0], False)
-    assert lines["saes"].y == pytest.approx([55, 65])
+    assert lines["saes"].y == pytest.approx([55, 70])
     assert lines["template"].y == pytest.approx([50, 50])
-    assert lines["ceiling"].y == pytest.approx([65, 65])
+    assert lines["ceiling"].y == pytest.approx([70, 70])
     assert lines["ceiling"].level
     (labels,) = label_graphs(frame)
     lines = {line.name: line for line in labels.lines}

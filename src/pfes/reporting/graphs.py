@@ -86,7 +86,7 @@ def _search_line(row: str, results: list[Result]) -> GraphLine:
 def label_graphs(frame: pd.DataFrame) -> list[Graph]:
     """Return a panel for each model: the rows that were run with several numbers of labels.
 
-    Only tasks that a row has with every number, so that a line does not bend because tasks change.
+    Only tasks and seeds that a row has with every number: a line does not bend because they change.
     """
     graphs = []
     done = frame[frame["finished"].astype(bool)]
@@ -101,12 +101,12 @@ def label_graphs(frame: pd.DataFrame) -> list[Graph]:
 def _label_lines(own: pd.DataFrame) -> Iterator[GraphLine]:
     names = own["task"].map(lambda task: task.partition(", ")[0])
     values = 100 * own["test"].astype(float)
-    table = values.groupby([own["row"], names, own["shots"]]).mean().unstack("shots")
+    table = values.groupby([own["row"], names, own["seed"], own["shots"]]).last().unstack("shots")
     several = [
         row for row in own["row"].unique() if (own["shots"][own["row"] == row].nunique() > 1)
     ]
     for row in several:
-        by_task = table.loc[[row]].dropna(axis=1, how="all").dropna()
-        if len(by_task) and by_task.shape[1] > 1:
-            means = by_task.mean()
+        by_place = table.loc[[row]].dropna(axis=1, how="all").dropna()
+        if len(by_place) and by_place.shape[1] > 1:
+            means = by_place.mean()
             yield GraphLine(row, [float(x) for x in means.index], means.tolist())
