@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 
 from pfes.reporting.comparisons import compare, holm, mcnemar, only_right
 from pfes.reporting.coverage import coverage
-from pfes.reporting.graphs import evaluation_graphs, label_graphs
+from pfes.reporting.graphs import evaluation_graphs, graph_sheet, label_graphs
 from pfes.reporting.study_cost import gpu_seconds
 from pfes.runs.result import EarlierResult, FreeResult, Result
 from pfes.studies.frame import study_frame, with_free_rows
@@ -146,6 +146,10 @@ def test_graphs_have_what_was_measured() -> None:
     assert lines["template"].y == pytest.approx([50, 50])
     assert lines["ceiling"].y == pytest.approx([70, 70])
     assert lines["ceiling"].level
+    sheet = graph_sheet(graph)
+    assert sheet.head[1:] == ("20", "60")
+    assert [entry.text for entry in dict(sheet.lines)["saes"]] == ["55.00", "70.00"]
+    assert [entry.text for entry in dict(sheet.lines)["template"]] == ["50.00", "50.00"]
     (labels,) = label_graphs(frame)
     lines = {line.name: line for line in labels.lines}
     assert set(lines) == {"saes", "ceiling", "template"}

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from pfes.reporting.sheets import MISSING, Entry, Sheet, figure_text
 from pfes.runs.result import Result
 from pfes.studies.plan import StudySpec
 
@@ -28,6 +29,20 @@ class Graph:
     title: str
     x: str
     lines: tuple[GraphLine, ...]
+
+
+def graph_sheet(graph: Graph) -> Sheet:
+    """Return the figures of a panel as a table: a column for each place on the axis."""
+    columns = sorted({x for line in graph.lines if not line.level for x in line.x})
+    lines = []
+    for line in graph.lines:
+        known = dict(zip(line.x, line.y, strict=True))
+        values = [line.y[0] if line.level else known.get(x) for x in columns]
+        entries = (Entry(MISSING if v is None else figure_text(v, None), v) for v in values)
+        lines.append((line.name, tuple(entries)))
+    head = (f"{graph.title}, {graph.x}", *(f"{x:g}" for x in columns))
+    caption = f"{graph.title}: {METRIC}, over {graph.x}; every line has the same tasks and seeds"
+    return Sheet(caption, head, tuple(lines))
 
 
 def evaluation_graphs(

@@ -8,7 +8,7 @@ import pandas as pd
 from pfes.reporting.comparisons import LEVEL, TEST, Comparison, compare
 from pfes.reporting.coverage import coverage_sheets
 from pfes.reporting.curves import Panel, make_panels
-from pfes.reporting.graphs import Graph, evaluation_graphs, label_graphs
+from pfes.reporting.graphs import Graph, evaluation_graphs, graph_sheet, label_graphs
 from pfes.reporting.plots import draw_graphs, study_convergence
 from pfes.reporting.sheets import MISSING, Sheet, escape_markdown, latex, markdown
 from pfes.reporting.study_cost import cost_sheets
@@ -62,7 +62,8 @@ class StudyReport:
     @property
     def sheets(self) -> list[Sheet]:
         """The tables ready to print."""
-        return [sheet for table in self.tables for sheet in table.sheets()]
+        tables = [sheet for table in self.tables for sheet in table.sheets()]
+        return [*tables, *map(graph_sheet, (*self.by_evaluations, *self.by_labels))]
 
     @property
     def compared(self) -> str:
