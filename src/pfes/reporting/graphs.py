@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from pfes.config import ALL
 from pfes.reporting.sheets import MISSING, Entry, Sheet, figure_text
 from pfes.runs.result import Result
 from pfes.studies.plan import StudySpec
@@ -105,7 +106,7 @@ def label_graphs(frame: pd.DataFrame) -> list[Graph]:
     """
     graphs = []
     done = frame[frame["finished"].astype(bool)]
-    done = done[[isinstance(shots, int) for shots in done["shots"]]]
+    done = done[done["shots"] != ALL]
     for model, own in done.groupby("model", sort=False):
         lines = list(_label_lines(own))
         if lines:
