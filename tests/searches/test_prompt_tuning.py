@@ -64,7 +64,7 @@ def test_several_passes_and_other_answer_words_change_nothing(task_file: Path) -
 def test_the_first_steps_are_those_of_peft(task_file: Path) -> None:
     model, batch = prepare("llama", "prefix", task_file, wide=False)
     start, rate, steps = model.embed([11, 12, 13]), 0.05, 6
-    adam = Adam(start.reshape(-1), rate, steps)
+    adam = Adam(start.reshape(-1), rate / RATES[0], steps)
     values = []
     for _ in range(steps):
         prompt = adam.ask()[0].reshape(start.shape)
