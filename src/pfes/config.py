@@ -120,7 +120,7 @@ class RunConfig(BaseModel):
     population: int = Field(
         20,
         ge=1,
-        description="candidates per generation (SaES, CMA-ES, BDPL, RLPrompt)",
+        description="candidates per generation (SaES, WES, CMA-ES, BDPL, RLPrompt)",
         json_schema_extra={"source": "BBT's, and BDPL's"},
     )
     parents: int | None = Field(

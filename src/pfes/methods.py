@@ -33,7 +33,7 @@ RATE = f"{PAPER}, appendix I-A: ZO-SGD's learning rate"
 UNIT = _both(1.0, f"{PAPER}: BBT's")
 LENGTH = Default(50, 10, f"{PAPER}: RoBERTa-Large's for masked models, OPT-6.7B's for causal ones")
 
-OptimizerName = Literal["one-plus-one", "saes", "cmaes", "zosgd", "bdpl", "rlprompt", "adam"]
+OptimizerName = Literal["one-plus-one", "saes", "wes", "cmaes", "zosgd", "bdpl", "rlprompt", "adam"]
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,14 @@ METHODS = {
             "saes", "full", "intrinsic", "ce+cr", Default(1e-2, 1.0, TABLED),
         ),
         Method(
+            "wes-id", "ES in which every candidate counts, damped by the intrinsic dimension; CE",
+            "wes", "full", "intrinsic", "ce", ALIGNED,
+        ),
+        Method(
+            "wes-id-cr", "the same; CE + β·CR",
+            "wes", "full", "intrinsic", "ce+cr", ALIGNED,
+        ),
+        Method(
             "bbt", "CMA-ES in a random subspace of the intrinsic dimension; CE",
             "cmaes", "subspace", None, "ce", UNIT,
         ),
@@ -138,13 +146,14 @@ METHODS = {
 SETTINGS: dict[OptimizerName, tuple[str, ...]] = {
     "one-plus-one": (),
     "saes": ("population", "parents"),
+    "wes": ("population",),
     "cmaes": ("population", "on_stop"),
     "zosgd": ("radius", "schedule"),
     "bdpl": ("population", "candidate_tokens"),
     "rlprompt": ("population", "policy_model"),
     "adam": (),
 }
-FEWEST_CANDIDATES: dict[OptimizerName, int] = {"cmaes": 3, "bdpl": 2, "rlprompt": 2}
+FEWEST_CANDIDATES: dict[OptimizerName, int] = {"wes": 2, "cmaes": 3, "bdpl": 2, "rlprompt": 2}
 
 
 def get_method(name: str) -> Method:
