@@ -30,6 +30,8 @@ WRITTEN_BY = "pfes"  # beside the settings in a run's config.json: the version t
 # How runs were before there was such a setting, or such a default
 FORMER: dict[str, Any] = {"reading": "plain", "init": "vocab", "sigma0": "paper"}
 
+Seed = Annotated[int, Field(ge=0)]
+OwnSeed = Seed | Literal["run"]
 Beta = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 StepSize = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Shots = Annotated[int, Field(ge=1)] | Literal["all"]
@@ -39,6 +41,7 @@ Schedule = Literal["constant", "linear", "cosine"]
 OnStop = Literal["restart", "end"]
 ReadingName = Literal["plain", "offset", "slope", "words", "auto"]
 EQUAL: Balance = "equal"
+RUNS: Literal["run"] = "run"  # as a seed: that of the run
 
 
 class RunConfig(BaseModel):
@@ -209,6 +212,15 @@ class RunConfig(BaseModel):
         json_schema_extra={"source": PAPER},
     )
     seed: int = Field(0, ge=0, description="of the split, the initial prompt and the search")
+    init_seed: OwnSeed = Field(
+        RUNS,
+        description="of the initial prompt's random tokens: a number, or run: that of the run",
+        json_schema_extra={"source": "ours: starts differ between seeds; docs/paper.md"},
+    )
+    test_seed: OwnSeed = Field(
+        0,
+        description="of the choice of --test-limit: a number for every run alike, or run: its own",
+    )
     eval_every: int = Field(
         100,
         ge=1,
@@ -250,6 +262,16 @@ class RunConfig(BaseModel):
         ge=1,
         description="candidates evaluated in one call [a generation; with --minutes, a fifth]",
     )
+
+    @property
+    def start_seed(self) -> int:
+        """The seed of the initial prompt."""
+        return self.seed if self.init_seed == RUNS else self.init_seed
+
+    @property
+    def limit_seed(self) -> int:
+        """The seed of the choice of test examples."""
+        return self.seed if self.test_seed == RUNS else self.test_seed
 
     @model_validator(mode="before")
     @classmethod
@@ -308,6 +330,8 @@ class Settings(TypedDict, total=False):
     shots: int | Literal["all"]
     balance: Balance
     seed: int
+    init_seed: int | Literal["run"]
+    test_seed: int | Literal["run"]
     eval_every: int
     test_limit: int | None
     data_dir: str | None

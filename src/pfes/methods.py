@@ -157,7 +157,7 @@ def settings_of(method: Method) -> tuple[str, ...]:
     if method.takes_batches:
         names.append("batch_examples")
     if method.space != "tokens":
-        names += ("init", "demonstrations", "draws")
+        names += ("init", "init_seed", "demonstrations", "draws")
     return (*names, "placement", "eval_every")
 
 

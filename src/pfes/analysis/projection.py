@@ -109,7 +109,7 @@ def _compare(full: PlannedRun, subspace: PlannedRun, out: Path, model: LanguageM
         losses.append(state["search"]["optimizer"]["best_value"])
     config: RunConfig = configs[1]
     assert config.prompt_length is not None
-    start = initial_prompt(model, config.prompt_length, config.seed, config.init)
+    start = initial_prompt(model, config.prompt_length, config.start_seed, config.init)
     space = RandomSubspace(start, round(config.intrinsic_dimension), config.seed)
     subspace_solution = space.prompts(bests[1][None])[0]
     full_solution = bests[0].reshape(start.shape)

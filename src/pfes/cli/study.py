@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 study = typer.Typer(help="Do a grid of runs and report its results.", no_args_is_help=True)
 
-File = Annotated[Path, typer.Argument(help="the study's YAML file")]
+Name = Annotated[str, typer.Argument(help="study name (see pfes study list) or YAML file")]
 Out = Annotated[
     str,
     typer.Option(help="folder of the runs (studies may share it), or an address such as s3://…"),
@@ -34,9 +34,21 @@ DataDir = Annotated[
 ]
 
 
+@study.command("list")
+def list_studies() -> None:
+    """List the studies that come with pfes: the paper's tables and figures, and ours."""
+    from pfes.cli.listings import print_table
+    from pfes.studies.plan import builtin_studies, read_study_spec
+
+    specs = map(read_study_spec, builtin_studies())
+    print_table(
+        "Studies; your own is a YAML file", ("name", "what"), [(s.name, s.title) for s in specs]
+    )
+
+
 @study.command("run")
 def run_study(
-    file: File,
+    name: Name,
     out: Out = "runs",
     model: Models = None,
     tasks: Tasks = None,
@@ -56,7 +68,7 @@ def run_study(
     ] = False,
 ) -> None:
     """Do the runs that are not finished; stop it at any time, and run it again to continue."""
-    spec, plan = _plan(file, model, tasks, seeds, budget, data_dir, trust_remote_code)
+    spec, plan = _plan(name, model, tasks, seeds, budget, data_dir, trust_remote_code)
     if engine == "serial":
         from pfes.studies.study import execute_study
 
@@ -90,7 +102,7 @@ def show(name: str, plan: "list[PlannedRun]", out: str | Path, events: "Iterator
 
 @study.command("report")
 def report_study(
-    file: File,
+    name: Name,
     out: Out = "runs",
     model: Models = None,
     tasks: Tasks = None,
@@ -104,7 +116,7 @@ def report_study(
     from pfes.reporting.study_report import read_report, write_report
     from pfes.studies.store import open_store
 
-    spec, plan = _plan(file, model, tasks, seeds, budget, data_dir)
+    spec, plan = _plan(name, model, tasks, seeds, budget, data_dir)
     store = open_store(out)
     if not store.exists():
         raise SettingError("out", f"{out} does not exist: do the runs first, with pfes study run")
@@ -116,7 +128,7 @@ def report_study(
 
 
 def _plan(
-    file: Path,
+    name: str,
     model: str | None,
     tasks: str | None,
     seeds: str | None,
@@ -126,7 +138,7 @@ def _plan(
 ) -> tuple[Any, Any]:
     from pfes.studies.plan import plan_runs, read_study_spec
 
-    spec = read_study_spec(file)
+    spec = read_study_spec(name)
     changes: dict[str, Any] = {}
     if model is not None:
         changes["models"] = _models(model)

@@ -221,7 +221,7 @@ def _origin(config: RunConfig, examples: EncodedTask) -> Floats:
         return model.embed(examples.train.end[:1] * config.prompt_length)
     if init == "auto":
         init = TEXT + instruction(examples.task.spec, model.family)
-    return initial_prompt(model, config.prompt_length, config.seed, init)
+    return initial_prompt(model, config.prompt_length, config.start_seed, init)
 
 
 def _open_policy(config: RunConfig, method: Method, model: LanguageModel) -> Any:

@@ -24,6 +24,7 @@ from pfes.runs.check import check_settings
 from pfes.system.yaml_file import read_yaml
 from pfes.tasks.spec import validation_message
 
+BUILTIN = Path(__file__).parent / "builtin"
 SELECTORS = {"model", "task", "method"}  # an entry of `where` selects runs by these
 
 
@@ -120,10 +121,19 @@ class PlannedRun:
         return "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in text)
 
 
-def read_study_spec(path: str | Path) -> StudySpec:
-    """Read a study's YAML file."""
+def builtin_studies() -> dict[str, Path]:
+    """Return the YAML files of the studies that come with pfes, by name."""
+    return {path.stem: path for path in sorted(BUILTIN.glob("*.yaml"))}
+
+
+def read_study_spec(name: str | Path) -> StudySpec:
+    """Read a study by name or YAML file."""
+    path = builtin_studies().get(str(name), Path(name))
+    if path.suffix not in (".yaml", ".yml"):
+        names = ", ".join(builtin_studies())
+        raise PfesError(f"no study {str(name)!r}; give a YAML file or one of {names}")
     try:
-        return StudySpec.model_validate(read_yaml(Path(path), "study file"))
+        return StudySpec.model_validate(read_yaml(path, "study file"))
     except ValidationError as error:
         raise PfesError(f"study file {path}: {validation_message(error)}") from None
 
