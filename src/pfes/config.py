@@ -15,7 +15,7 @@ from pydantic import (
 
 from pfes.contract import Placement
 from pfes.errors import SettingError
-from pfes.methods import PAPER
+from pfes.methods import PAPER, with_preset
 
 DEFAULT_METHOD = "saes-id-cr"
 DEFAULT_SHOTS = 16  # examples per class, as in the paper
@@ -66,6 +66,12 @@ class RunConfig(BaseModel):
     )
     task: str = Field(description="task name or YAML file")
     method: str = Field(DEFAULT_METHOD, description="see `pfes methods`")
+    preset: Literal["authors"] | None = Field(
+        None,
+        description="authors: bdpl or rlprompt with the settings and the budget of its authors, "
+        "except what is set here [none of them]",
+        json_schema_extra={"source": "ours: the budget of the other methods"},
+    )
     budget: int = Field(
         5000,
         ge=1,
@@ -151,7 +157,16 @@ class RunConfig(BaseModel):
     policy_model: str = Field(
         "smollm2-135m",
         description="causal model that writes RLPrompt's prompts",
-        json_schema_extra={"source": "ours: the embedded model"},
+        json_schema_extra={"source": "ours: the embedded model; RLPrompt's is distilgpt2"},
+    )
+    target_rate: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="step of RLPrompt's target network towards its policy",
+        json_schema_extra={
+            "source": "ours: RLPrompt's 0.001 is for 12,000 steps, a budget here has hundreds"
+        },
     )
     init: str = Field(
         "auto",
@@ -275,6 +290,13 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
+    def _with_preset(cls, settings: Any) -> Any:
+        if not isinstance(settings, Mapping):
+            return settings
+        return with_preset(settings, str(settings.get("method", DEFAULT_METHOD)))
+
+    @model_validator(mode="before")
+    @classmethod
     def _all_as_they_are(cls, settings: Any) -> Any:
         if isinstance(settings, Mapping) and "balance" not in settings and "shots" in settings:
             return {**settings, "balance": balance_for(settings["shots"])}
@@ -303,6 +325,7 @@ class Settings(TypedDict, total=False):
     served_name: str | None
     tokenizer: str | None
     patience: float
+    preset: Literal["authors"] | None
     budget: int
     minutes: float | None
     stop_after: int | None
@@ -318,6 +341,7 @@ class Settings(TypedDict, total=False):
     on_stop: OnStop
     candidate_tokens: int
     policy_model: str
+    target_rate: float
     init: str
     placement: Placement
     reading: ReadingName
@@ -419,5 +443,9 @@ def source_of(name: str) -> tuple[str, str]:
     default = field.get_default()
     if default is None:  # the description then ends with what takes its place, in brackets
         default = str(field.description).rpartition("[")[2].rstrip("]")
-    shown = f"{default:g}" if isinstance(default, float) else str(default)
-    return shown, str(extra["source"])
+    return shown_value(default), str(extra["source"])
+
+
+def shown_value(value: object) -> str:
+    """Return a setting's value as shown to a user."""
+    return f"{value:g}" if isinstance(value, float) else str(value)

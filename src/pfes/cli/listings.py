@@ -152,8 +152,8 @@ def list_methods(context: typer.Context) -> None:
 @methods.command("show")
 def show_method(name: Annotated[str, typer.Argument(help="method name")]) -> None:
     """Print what a method is made of, and its settings with their defaults and sources."""
-    from pfes.config import source_of
-    from pfes.methods import get_method, settings_of
+    from pfes.config import shown_value, source_of
+    from pfes.methods import PRESETS, get_method, settings_of
 
     method = get_method(name)
     print(f"{method.name}: {method.summary}")
@@ -169,3 +169,8 @@ def show_method(name: Annotated[str, typer.Argument(help="method name")]) -> Non
         rows.append((f"--{setting.replace('_', '-')}", shown, source))
     if rows:
         print_table("Defaults", ("setting", "default", "source"), rows)
+    for preset, methods_settings in PRESETS.items():
+        given = methods_settings.get(method.name, {})
+        pairs = [(f"--{k.replace('_', '-')}", shown_value(v)) for k, v in given.items()]
+        if pairs:
+            print_table(f"--preset {preset}", ("setting", "value"), pairs)

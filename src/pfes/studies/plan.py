@@ -19,7 +19,7 @@ from pfes.config import (
     make_config,
 )
 from pfes.errors import PfesError, SettingError
-from pfes.methods import get_method
+from pfes.methods import get_method, with_preset
 from pfes.runs.check import check_settings
 from pfes.system.yaml_file import read_yaml
 from pfes.tasks.spec import validation_message
@@ -71,11 +71,12 @@ class StudySpec(BaseModel):
             "task": (task, short_name(task)),
             "method": (method,),
         }
-        settings = dict(self.defaults)
+        settings = with_preset(self.defaults, method)
         for entry in self.where:
             if all(entry[name] in names[name] for name in SELECTORS & entry.keys()):
-                settings |= {name: value for name, value in entry.items() if name not in SELECTORS}
-        return settings | row_settings | {"model": model, "task": task}
+                selected = {name: entry[name] for name in entry if name not in SELECTORS}
+                settings |= with_preset(selected, method)
+        return settings | with_preset(row_settings, method) | {"model": model, "task": task}
 
 
 def short_name(name: str) -> str:
