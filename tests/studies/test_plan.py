@@ -91,7 +91,10 @@ def test_the_studies_that_come_with_pfes_are_valid(name: str) -> None:
     spec = read_study_spec(name)
     assert spec.name == name
     assert spec.title
-    assert plan_runs(spec, {})
+    runs = plan_runs(spec.with_extra_rows(), {})
+    assert len(runs) == len(spec.models) * len(spec.tasks) * len(spec.seeds) * (
+        len(spec.rows) + len(spec.extra_rows)
+    )
 
 
 def test_a_name_that_no_study_has_is_an_error_that_names_those_there_are() -> None:

@@ -29,6 +29,9 @@ Models = Annotated[
 Tasks = Annotated[str | None, typer.Option(help="use these tasks instead, comma-separated")]
 Seeds = Annotated[str | None, typer.Option(help="use these seeds instead, comma-separated")]
 Budget = Annotated[int | None, typer.Option(min=1, help="function evaluations of every run")]
+ExtraRows = Annotated[
+    bool, typer.Option("--extra-rows", help="with the study's extra rows, if it has any")
+]
 DataDir = Annotated[
     str | None, typer.Option(help="folder with local copies of data sets, one per task")
 ]
@@ -55,6 +58,7 @@ def run_study(
     seeds: Seeds = None,
     budget: Budget = None,
     data_dir: DataDir = None,
+    extra_rows: ExtraRows = False,
     jobs: Annotated[
         int, typer.Option(min=1, help="number of processes, which share the cores")
     ] = 1,
@@ -68,7 +72,7 @@ def run_study(
     ] = False,
 ) -> None:
     """Do the runs that are not finished; stop it at any time, and run it again to continue."""
-    spec, plan = _plan(name, model, tasks, seeds, budget, data_dir, trust_remote_code)
+    spec, plan = _plan(name, model, tasks, seeds, budget, data_dir, extra_rows, trust_remote_code)
     if engine == "serial":
         from pfes.studies.study import execute_study
 
@@ -109,6 +113,7 @@ def report_study(
     seeds: Seeds = None,
     budget: Budget = None,
     data_dir: DataDir = None,
+    extra_rows: ExtraRows = False,
     html: Annotated[bool, typer.Option("--html", help="also write one interactive page")] = False,
 ) -> None:
     """Write tables and figures of the finished runs to the folder `report-NAME` beside them."""
@@ -116,7 +121,7 @@ def report_study(
     from pfes.reporting.study_report import read_report, write_report
     from pfes.studies.store import open_store
 
-    spec, plan = _plan(name, model, tasks, seeds, budget, data_dir)
+    spec, plan = _plan(name, model, tasks, seeds, budget, data_dir, extra_rows)
     store = open_store(out)
     if not store.exists():
         raise SettingError("out", f"{out} does not exist: do the runs first, with pfes study run")
@@ -134,11 +139,14 @@ def _plan(
     seeds: str | None,
     budget: int | None,
     data_dir: str | None,
+    extra_rows: bool = False,
     trust_remote_code: bool = False,
 ) -> tuple[Any, Any]:
     from pfes.studies.plan import plan_runs, read_study_spec
 
     spec = read_study_spec(name)
+    if extra_rows:
+        spec = spec.with_extra_rows()
     changes: dict[str, Any] = {}
     if model is not None:
         changes["models"] = _models(model)

@@ -8,12 +8,12 @@ from statistics import mean, stdev
 
 import pandas as pd
 
-from pfes.methods import METHODS
 from pfes.reporting.paper import PaperTable, paper_table
 from pfes.reporting.sheets import MISSING, Entry, Sheet, figure_text
 from pfes.studies.plan import PlannedRun, StudySpec
 
 SECONDS = "s/FE"
+CONSTANT = "constant answer"
 AUC = "area under the ROC curve, in percent, one label against the rest"
 
 
@@ -49,8 +49,9 @@ class StudyTable:
     cells: dict[tuple[str, str], Cell]
     aucs: dict[tuple[str, str], Cell]  # areas under the ROC curve, of the runs that have one
     seconds: dict[str, float]  # per function evaluation, mean over the row's runs
+    constant: dict[str, Cell]  # by task: the same answer to everything, where it was tested
     paper: PaperTable | None
-    comparable: bool  # whether model and budget are those of the paper
+    differences: dict[str, list[str]]  # by row of the paper: in what ours is another one
 
     def rank(self, row: str, task: str) -> int | None:
         """Return the rank of a row's mean on a task, 1 for the best; equal means share a rank."""
@@ -62,32 +63,41 @@ class StudyTable:
         return 1 + len(better)
 
     def sheets(self) -> Iterator[Sheet]:
-        """Yield our table, and the paper's as a second one if its model or budget differs.
+        """Yield our table, and as a second one the rows of the paper that differ from ours.
 
-        If model and budget are the same, the paper's rows are in our table, without a rank.
+        A row of the paper that can be compared stands in our table, without a rank.
         """
         head = (*self.tasks, SECONDS)
         lines = []
+        if any(cell.values for cell in self.constant.values()):
+            cells = [self.constant[task] for task in self.tasks]
+            entries = (*(Entry(cell.text, cell.mean) for cell in cells), _seconds_entry(None))
+            lines.append((CONSTANT, entries))
         for row in self.rows:
             lines.append((row, self._our_entries(row)))
-            if self.comparable and self.paper is not None and row in self.paper.rows:
+            if self.paper is not None and self.differences.get(row) == []:
                 lines.append((f"{row} (paper)", self._paper_entries(self.paper, row)))
         yield Sheet(self.model, (self.model, *head), tuple(lines))
         if any(cell.values for cell in self.aucs.values()):
             areas = tuple((row, self._auc_entries(row)) for row in self.rows)
             yield Sheet(f"{self.model}: {AUC}", (f"{self.model}, AUC", *self.tasks), areas)
-        if self.paper is not None and not self.comparable:
-            paper_lines = [
-                (row, self._paper_entries(self.paper, row))
-                for row in self.rows
-                if row in self.paper.rows
-            ]
-            caption = (
-                f"The paper's figures, of another model or budget: {self.paper.model}, "
-                f"{self.paper.budget} function evaluations. Not comparable with ours."
-            )
-            if paper_lines:
-                yield Sheet(caption, (f"{self.paper.model} (paper)", *head), tuple(paper_lines))
+        differing = {row: texts for row, texts in self.differences.items() if texts}
+        if self.paper is not None and differing:
+            yield self._apart(self.paper, differing)
+
+    def _apart(self, paper: PaperTable, differing: dict[str, list[str]]) -> Sheet:
+        """Return rows of the paper that cannot be compared, with what differs as footnotes."""
+        notes = list(dict.fromkeys("; ".join(texts) for texts in differing.values()))
+        lines = [
+            (f"{row} [{1 + notes.index('; '.join(texts))}]", self._paper_entries(paper, row))
+            for row, texts in differing.items()
+        ]
+        return Sheet(
+            f"Figures of the paper ({paper.model}) that are not comparable with ours",
+            (f"{paper.model} (paper)", *self.tasks, SECONDS),
+            tuple(lines),
+            tuple(f"[{i}] What differs: {note}." for i, note in enumerate(notes, start=1)),
+        )
 
     def _our_entries(self, row: str) -> tuple[Entry, ...]:
         entries = []
@@ -127,11 +137,30 @@ def make_tables(spec: StudySpec, plan: list[PlannedRun], frame: pd.DataFrame) ->
         timed = runs.dropna(subset="seconds_per_evaluation")
         by_row = timed.groupby("row", sort=False)["seconds_per_evaluation"]
         seconds = {str(row): mean(values.astype(float)) for row, values in by_row}
-        searched = runs["method"].map(lambda name: METHODS[name].optimizer is not None)
-        budgets = {plan[i].config.budget for i in runs.index[searched]}
-        comparable = paper is not None and paper.agrees(str(model), budgets)
-        tables.append(StudyTable(str(model), rows, tasks, cells, aucs, seconds, paper, comparable))
+        constant = {str(task): _constant(part) for task, part in runs.groupby("task", sort=False)}
+        differences = {} if paper is None else _differences(paper, plan, runs)
+        found = (cells, aucs, seconds, constant, paper, differences)
+        tables.append(StudyTable(str(model), rows, tasks, *found))
     return tables
+
+
+def _constant(runs: pd.DataFrame) -> Cell:
+    """Return what a constant answer gives on one task: the same for all rows of a seed."""
+    by_seed = runs.dropna(subset="constant").groupby("seed", sort=False)["constant"].first()
+    values = tuple(100 * float(value) for value in by_seed)
+    return Cell(values, len(values))
+
+
+def _differences(
+    paper: PaperTable, plan: list[PlannedRun], runs: pd.DataFrame
+) -> dict[str, list[str]]:
+    found = {}
+    for row, part in runs.groupby("row", sort=False):
+        if row in paper.rows:
+            sizes = part["test_examples"].astype(object).where(part["test_examples"].notna(), None)
+            pairs = ((plan[i].config, size) for i, size in sizes.items())
+            found[str(row)] = paper.differences(str(row), pairs)
+    return found
 
 
 def _cell(runs: pd.DataFrame, column: str) -> Cell:

@@ -14,7 +14,7 @@ PLANNED = ("row", "model", "task", "seed", "method", "folder", "finished")
 MEASURED = (
     "metric", "test", "zero_shot", "initial", "validation", "train_loss", "initial_train_loss",
     "evaluations", "selected_at", "seconds_per_evaluation", "beta", "probability", "rank",
-    "test_examples", "auc", "best_free", "over_free",
+    "test_examples", "auc", "best_free", "over_free", "constant",
 )  # fmt: skip
 
 

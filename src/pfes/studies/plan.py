@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -42,13 +42,19 @@ class StudySpec(BaseModel):
     rows: list[dict[str, Any]] = Field(
         min_length=1, description="what is compared: each row is a label and its settings"
     )
+    extra_rows: list[dict[str, Any]] = Field(
+        [], description="further rows, which are done only if they are asked for"
+    )
+    over: Literal["beta", "intrinsic_dimension", "sigma0"] | None = Field(
+        None, description="draw the test metric over this setting, in which rows differ"
+    )
     where: list[dict[str, Any]] = Field(
         [], description="settings of some runs, selected by model, task, method or several"
     )
 
     @model_validator(mode="after")
     def _check_rows(self) -> "StudySpec":
-        labels = [row_label(row) for row in self.rows]
+        labels = [row_label(row) for row in self.rows + self.extra_rows]
         repeated = next((label for label in labels if labels.count(label) > 1), None)
         if repeated is not None:
             raise ValueError(f"rows: two are called {repeated!r}; give them different labels")
@@ -57,6 +63,10 @@ class StudySpec(BaseModel):
             if not selected or not all(isinstance(name, str) for name in selected):
                 raise ValueError(f"where: an entry needs one of {', '.join(sorted(SELECTORS))}")
         return self
+
+    def with_extra_rows(self) -> "StudySpec":
+        """Return the study with its further rows among the others."""
+        return self.model_copy(update={"rows": self.rows + self.extra_rows, "extra_rows": []})
 
     def settings(self, row: dict[str, Any], model: str, task: str) -> dict[str, Any]:
         """Return the settings of a row on a model and task.

@@ -1,5 +1,7 @@
 """The page of a study."""
 
+from itertools import chain
+
 from markupsafe import Markup
 
 from pfes.reporting.pages.parts import (
@@ -27,7 +29,7 @@ RUNS = ("run", "model", "task", "seed", "metric", "zero-shot", "found", "FEs", "
 
 def study_page(report: StudyReport) -> str:
     """Return the page: tables, curves, comparisons, and every run with its settings."""
-    parts = [section("Results", *map(_sheet, report.sheets))]
+    parts = [section("Results", *chain.from_iterable(map(_sheet, report.sheets)))]
     if report.panels:
         parts.append(section("Convergence", paragraph(CURVES), grid(*_curves(report))))
     if report.comparisons:
@@ -43,9 +45,9 @@ CURVES = (
 )
 
 
-def _sheet(sheet: Sheet) -> Markup:
+def _sheet(sheet: Sheet) -> list[Markup]:
     rows: list[Row] = [[label, *map(_entry, entries)] for label, entries in sheet.lines]
-    return table(sheet.caption, sheet.head, rows)
+    return [table(sheet.caption, sheet.head, rows), *map(paragraph, sheet.notes)]
 
 
 def _entry(entry: Entry) -> Cell:
