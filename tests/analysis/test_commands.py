@@ -102,7 +102,7 @@ def test_convergence(runs: list[Path], tmp_path: Path) -> None:
     for group, pair in zip(groups, (runs[:2], runs[2:]), strict=True):
         histories = [[json.loads(line) for line in (r / "history.jsonl").open()] for r in pair]
         assert group["evaluations"] == [line["evaluations"] for line in histories[0]]
-        both = np.median([[line["best_loss"] for line in h] for h in histories], axis=0)
+        both = np.median([[line["best_cross_entropy"] for line in h] for h in histories], axis=0)
         assert group["losses"] == pytest.approx(both.tolist())
         assert group["seconds"] == sorted(group["seconds"])
 
@@ -151,11 +151,16 @@ def test_runs_with_other_settings_are_not_seeds_of_one_group(
 def test_convergence_begins_with_the_first_finite_loss(runs: list[Path], tmp_path: Path) -> None:
     blind = copied(runs[0], tmp_path / "blind")
     lines = [json.loads(line) for line in (blind / "history.jsonl").open()]
-    lines[0] |= {"best_loss": None, "losses": [None] * 6}
+    lines[0] |= {"best_loss": None, "best_cross_entropy": None, "losses": [None] * 6}
     (blind / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = call("convergence", blind, "--out", tmp_path)
     (group,) = check_files(done, tmp_path, "convergence")["groups"]
-    assert group["losses"] == [line["best_loss"] for line in lines[1:]]
+    assert group["losses"] == [line["best_cross_entropy"] for line in lines[1:]]
+    for line in lines:  # as runs were before it was recorded
+        del line["best_cross_entropy"]
+    (blind / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = call("convergence", blind, "--out", tmp_path)
+    assert check_files(done, tmp_path, "convergence")["groups"][0]["losses"] == group["losses"]
 
 
 def test_convergence_needs_every_history(runs: list[Path], tmp_path: Path) -> None:

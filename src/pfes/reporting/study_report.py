@@ -9,6 +9,7 @@ from pfes.reporting.comparisons import TEST, Comparison, compare
 from pfes.reporting.curves import Panel, make_panels
 from pfes.reporting.plots import study_convergence
 from pfes.reporting.sheets import MISSING, Sheet, escape_markdown, latex, markdown
+from pfes.reporting.sweeps import SweepPanel, draw_sweeps, make_sweeps
 from pfes.reporting.tables import StudyTable, comma_separated, make_tables
 from pfes.runs.result import Result
 from pfes.studies.frame import read_results, study_frame
@@ -28,6 +29,7 @@ class StudyReport:
     tables: list[StudyTable]
     comparisons: list[Comparison]
     panels: list[Panel]
+    sweeps: list[SweepPanel]  # of a study of one setting
 
     @property
     def summary(self) -> str:
@@ -68,6 +70,7 @@ def read_report(spec: StudySpec, plan: list[PlannedRun], store: FolderStore) -> 
         make_tables(spec, plan, frame),
         list(compare(frame)),
         make_panels(plan, results, store),
+        make_sweeps(spec, plan, frame),
     )
 
 
@@ -89,6 +92,9 @@ def write_report(report: StudyReport, folder: Path, page: str | None = None) -> 
     if report.panels:
         files.append(folder / "convergence.png")
         study_convergence(report.panels, files[-1])
+    if report.sweeps:
+        files.append(folder / "sensitivity.png")
+        draw_sweeps(report.sweeps, str(report.spec.over), files[-1])
     return files
 
 

@@ -169,7 +169,7 @@ class SearchParts:
         config = self.config
         loss = self.loss(beta)
 
-        def evaluate(candidates: Floats) -> Doubles:
+        def evaluate(candidates: Floats) -> tuple[Doubles, Doubles]:
             batch = self.batch(search.evaluations)  # the same for a whole generation
             return prompt_values(self.model, batch, self.space.prompts(candidates), loss)
 

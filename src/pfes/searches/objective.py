@@ -15,17 +15,20 @@ from pfes.tasks.task import Task
 
 def prompt_values(
     model: LanguageModel, batch: Batch, prompts: Sequence[Floats] | Floats, loss: Loss
-) -> Doubles:
-    """Return the mean loss of prompts, each `(length, width)`; in a list, lengths may differ."""
+) -> tuple[Doubles, Doubles]:
+    """Return the mean loss of prompts, each `(length, width)`, and their mean cross-entropy.
+
+    In a list, lengths may differ.
+    """
     if isinstance(prompts, np.ndarray):
-        return loss(model.logprobs(prompts, batch), batch.labels)
-    values = np.empty(len(prompts))
+        return loss.with_cross_entropy(model.logprobs(prompts, batch), batch.labels)
+    values, entropies = np.empty(len(prompts)), np.empty(len(prompts))
     lengths = np.array([len(prompt) for prompt in prompts])
     for length in np.unique(lengths):
         alike = np.flatnonzero(lengths == length).tolist()
         same_length = np.stack([prompts[i] for i in alike])
-        values[alike] = prompt_values(model, batch, same_length, loss)
-    return values
+        values[alike], entropies[alike] = prompt_values(model, batch, same_length, loss)
+    return values, entropies
 
 
 class Objective:
@@ -54,7 +57,7 @@ class Objective:
         return self.prompt_length * self.model.width
 
     def __call__(self, candidates: Floats) -> Doubles:
-        return prompt_values(self.model, self.batch, self.prompts(candidates), self.loss)
+        return prompt_values(self.model, self.batch, self.prompts(candidates), self.loss)[0]
 
     def prompts(self, vectors: Floats) -> Floats:
         """Return vectors `(n, d)` as prompts `(n, length, width)`."""

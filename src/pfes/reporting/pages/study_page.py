@@ -20,6 +20,7 @@ from pfes.reporting.pages.parts import (
 )
 from pfes.reporting.sheets import MISSING, Entry, Sheet
 from pfes.reporting.study_report import StudyReport
+from pfes.reporting.sweeps import SYMBOLS
 from pfes.runs.result import Result
 from pfes.studies.plan import PlannedRun
 
@@ -32,6 +33,8 @@ def study_page(report: StudyReport) -> str:
     parts = [section("Results", *chain.from_iterable(map(_sheet, report.sheets)))]
     if report.panels:
         parts.append(section("Convergence", paragraph(CURVES), grid(*_curves(report))))
+    if report.sweeps:
+        parts.append(section("Sensitivity", paragraph(SWEEPS), grid(*_sweeps(report))))
     if report.comparisons:
         parts.append(section("Paired comparisons", paragraph(report.compared), _compared(report)))
     parts.append(section("Runs", _runs(report)))
@@ -40,9 +43,10 @@ def study_page(report: StudyReport) -> str:
 
 
 CURVES = (
-    "Best training loss so far, as a part of its first value: rows differ in what their loss is. "
-    "Median over seeds."
+    "Cross-entropy on the training examples of the best candidate so far, whatever a row "
+    "minimises. Median over seeds."
 )
+SWEEPS = "Mean over seeds; the tables above have the deviations."
 
 
 def _sheet(sheet: Sheet) -> list[Markup]:
@@ -60,10 +64,22 @@ def _curves(report: StudyReport) -> list[Markup]:
         chart(
             f"{panel.task} · {panel.model}",
             "function evaluations",
-            "best loss, part of its first",
+            f"training {panel.loss}",
             [Line(curve.row, curve.evaluations, curve.losses) for curve in panel.curves],
         )
         for panel in report.panels
+    ]
+
+
+def _sweeps(report: StudyReport) -> list[Markup]:
+    return [
+        chart(
+            f"{panel.task} · {panel.model}",
+            SYMBOLS[str(report.spec.over)],
+            "test metric (%)",
+            [Line(sweep.strategy, sweep.values, sweep.means) for sweep in panel.sweeps],
+        )
+        for panel in report.sweeps
     ]
 
 
