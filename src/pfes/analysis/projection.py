@@ -133,8 +133,11 @@ def _sheets(projections: list[Projection], config: RunConfig) -> Iterator[Sheet]
     ]
     if paper_lines:
         model = model_name(config.model, config.served_name)
-        same = (paper["model"], paper["budget"]) == (model, config.budget)
-        note = "the same model and budget" if same else "another model or budget: not comparable"
+        ours = {"model": model, "budget": config.budget, "prompt_length": config.prompt_length}
+        differing = [name.replace("_", " ") for name in ours if ours[name] != paper[name]]
+        note = "the same model, budget and prompt length"
+        if differing:
+            note = f"another {', '.join(differing)}: not comparable"
         caption = f"The paper's figures: {paper['model']}, {paper['budget']} evaluations ({note})"
         yield Sheet(caption, HEAD, tuple(paper_lines))
 
