@@ -242,6 +242,13 @@ class RunConfig(BaseModel):
         description="evaluations between two looks at validation",
         json_schema_extra={"source": "ours: fifty looks in the paper's budget"},
     )
+    checkpoint_seconds: float = Field(
+        5.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="seconds between two checkpoints of a search; 0: one after every step",
+        json_schema_extra={"source": "ours: what a kill may lose, at most"},
+    )
     test_limit: int | None = Field(None, ge=1, description="use only so many test examples")
     data_dir: str | None = Field(None, description="folder with local copies, one per task")
     device: str | None = Field(None, description="such as cpu, cuda, cuda:1, mps [GPU, else CPU]")
@@ -266,8 +273,11 @@ class RunConfig(BaseModel):
     workers: int | None = Field(
         None, ge=1, description="Ray workers, each with the model [as many as there is room for]"
     )
-    gpus_per_worker: float = Field(
-        0.0, ge=0, allow_inf_nan=False, description="GPUs of a Ray worker; may be a part"
+    gpus_per_worker: float | None = Field(
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="GPUs of a Ray worker; may be a part [1 if Ray has any, else 0]",
     )
     threads: int | None = Field(
         None, ge=1, description="CPU threads of the model [all, or a Ray worker's share]"
@@ -357,6 +367,7 @@ class Settings(TypedDict, total=False):
     init_seed: int | Literal["run"]
     test_seed: int | Literal["run"]
     eval_every: int
+    checkpoint_seconds: float
     test_limit: int | None
     data_dir: str | None
     device: str | None
@@ -367,7 +378,7 @@ class Settings(TypedDict, total=False):
     batch_tokens: int | None
     engine: str
     workers: int | None
-    gpus_per_worker: float
+    gpus_per_worker: float | None
     threads: int | None
     block: int | None
 
@@ -375,8 +386,8 @@ class Settings(TypedDict, total=False):
 # Settings that say where a run takes place, not what it is: they may change when it is resumed
 LOCATION = frozenset(
     (
-        "device", "data_dir", "patience", "engine", "workers", "gpus_per_worker", "threads",
-        "trust_remote_code",
+        "device", "device_map", "data_dir", "patience", "engine", "workers", "gpus_per_worker",
+        "threads", "trust_remote_code", "checkpoint_seconds",
     )
 )  # fmt: skip
 

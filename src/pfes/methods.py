@@ -178,7 +178,7 @@ def settings_of(method: Method) -> tuple[str, ...]:
         names.append("batch_examples")
     if method.space != "tokens":
         names += ("init", "init_seed", "demonstrations", "draws")
-    return (*names, "placement", "eval_every")
+    return (*names, "placement", "eval_every", "checkpoint_seconds")
 
 
 # Every setting that some methods take and others do not

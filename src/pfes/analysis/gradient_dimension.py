@@ -81,7 +81,9 @@ def intrinsic_dimension_analysis(
         if missing:
             yield Stage(f"{name}: loading")
             task = load_run_task(config)
-            model = model or open_local_model(config, task.spec)
+            precision = config.dtype or "float32"  # also on a GPU: see `loss_gradients`
+            loading = config.model_copy(update={"dtype": precision})
+            model = model or open_local_model(loading, task.spec)
             write()  # the settings come first: a restart compares them before it uses the gradients
         for length in missing:
             assert model is not None

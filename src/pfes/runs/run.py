@@ -15,6 +15,7 @@ from pfes.runs.folder import RunFolder
 from pfes.runs.no_search import without_search
 from pfes.runs.result import Result
 from pfes.runs.saved import SavedRun
+from pfes.runs.search_record import recorded
 from pfes.runs.settle_start import settle_start, settling_sentences
 from pfes.runs.testing import evaluate_outcome
 from pfes.searches.beta_halving import BetaHalving
@@ -41,7 +42,7 @@ def run(
 ) -> Generator[Event, None, Result]:
     """Do a run; yield its steps and stages, and return its result.
 
-    With a folder, the state is saved there after every step, and `resume` continues from it. A
+    With a folder, the state is saved there every few seconds, and `resume` continues from it. A
     model or task that is already loaded is used as it is; `source` spares looking for the model's
     name. Runs of one model that share a `test_cache` test what they have in common once.
     """
@@ -152,24 +153,32 @@ def _better_if_free(
 def _steps(
     context: RunContext, parts: SearchParts, search: Search | BetaHalving, resume: bool
 ) -> Generator[Step, None, None]:
-    """Search step by step, each of them saved before it is shown, with the best prompt so far."""
+    """Search step by step, each of them in the history before it is shown.
+
+    A better prompt is written as soon as it is found, with a checkpoint.
+    """
     folder, clock = context.folder, context.clock
-    if folder is not None and resume:
-        state = folder.rewind()
-        if state is not None:
-            search.load_state(state["search"])
-            for part, seconds in state["profile"].items():
-                clock.add(part, seconds)
+    if folder is None:
+        yield from search.steps()
+        return
+    state = folder.rewind() if resume else None
+    if state is not None:
+        search.load_state(state["search"])
+        for part, seconds in state["profile"].items():
+            clock.add(part, seconds)
     written = search.selection
-    for step in search.steps():
-        if folder is not None:
+    with recorded(folder, context.config.checkpoint_seconds) as record:
+        for step in search.steps():
             best = search.selection
-            if best is not None and (written is None or best.evaluations != written.evaluations):
+            better = best is not None and (
+                written is None or best.evaluations != written.evaluations
+            )
+            if best is not None and better:
                 prompt = parts.space.prompts(best.solution[None])[0]
                 with context.timed("validation"):
                     write_prompt(context, parts.examples, prompt, parts.read(prompt))
                 written = best
             with context.timed("disk"):
-                folder.append_history(asdict(step))
-                folder.save_checkpoint({"search": search.state(), "profile": dict(clock.seconds)})
-        yield step
+                state = {"search": search.state(), "profile": dict(clock.seconds)}
+                record.add(asdict(step), state, save=better)
+            yield step

@@ -13,6 +13,7 @@ from pfes.errors import OutOfMemoryError, PfesError
 from pfes.models.local.batch_size import remembered_batch_tokens
 from pfes.models.local.padded import Pass
 from pfes.models.local.paths import EvaluationPaths
+from pfes.system.devices import device_name, give_back_memory
 from pfes.system.memory import is_out_of_memory
 
 OUT_OF_MEMORY = "the model ran out of memory: lower --max-batch-tokens, or use --dtype float16"
@@ -99,23 +100,29 @@ class LocalModel(LanguageModel):
     def choose_batch_tokens(self, prompt: Floats, batch: Batch, candidates: int) -> int:
         tokens = sum(len(row) for row in batch.token_ids)
         parts = (
-            self.name, self.device, self.dtype, torch.get_num_threads(), torch.__version__,
+            self.name, *self._devices(), self.dtype, torch.get_num_threads(), torch.__version__,
             self.max_batch_tokens, batch.placement, len(prompt), len(batch), tokens, candidates,
         )  # fmt: skip
-        # a copy of the batch: what is kept for each size that is tried goes with it
-        work = batch.take(range(len(batch)))
+        everything = range(len(batch))
         before = self.batch_tokens
         try:
             return remembered_batch_tokens(
                 " ".join(map(str, parts)),
                 self.max_batch_tokens,
-                lambda size: self._seconds(prompt, work, candidates, size),
+                # a copy of the batch: what is kept for a size goes with it
+                lambda size: self._seconds(prompt, batch.take(everything), candidates, size),
             )
         finally:
             self.batch_tokens = before
 
+    def _devices(self) -> list[str]:
+        """Return what the model is on, by kind: a size is right for one kind of GPU."""
+        devices = dict.fromkeys(parameter.device for parameter in self.module.parameters())
+        return [device_name(device) for device in devices]
+
     def _seconds(self, prompt: Floats, batch: Batch, candidates: int, tokens: int) -> float:
         """Return the seconds that one candidate takes in passes of so many tokens."""
+        give_back_memory()  # of the size before, which may not have fitted
         self.set_batch_tokens(tokens)
         row = len(prompt) + sum(len(row) for row in batch.token_ids)
         together = 1 if batch.placement != "prefix" else max(1, tokens // row)

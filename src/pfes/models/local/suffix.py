@@ -45,13 +45,17 @@ class _Texts:
     memory: dict[Any, tuple[torch.Tensor, torch.Tensor]]
     positions: torch.Tensor  # (examples · length,)
     visible: torch.Tensor  # (examples, length, longest + length) 0 where seen, else −inf
-    masks: dict[int, torch.Tensor] = field(default_factory=dict)
+    masks: dict[tuple[int, torch.device], torch.Tensor] = field(default_factory=dict)
 
-    def mask(self, groups: int) -> torch.Tensor:
-        """Return the mask for queries whose heads of a group are stacked along the tokens."""
-        if groups not in self.masks:
-            self.masks[groups] = self.visible.repeat(1, groups, 1)[:, None]
-        return self.masks[groups]
+    def mask(self, groups: int, device: torch.device) -> torch.Tensor:
+        """Return the mask for queries whose heads of a group are stacked along the tokens.
+
+        The layers of one model may be on several devices.
+        """
+        if (groups, device) not in self.masks:
+            mask = self.visible.repeat(1, groups, 1)[:, None]
+            self.masks[groups, device] = mask.to(device)
+        return self.masks[groups, device]
 
     def attend(self, inputs: AttentionInputs) -> torch.Tensor:
         """Attend to the example's own text and prompt; there is one row."""
@@ -68,7 +72,7 @@ class _Texts:
             queries.reshape(count, shared, groups * length, size),
             keys,
             values,
-            attn_mask=self.mask(groups),
+            attn_mask=self.mask(groups, query.device),
             scale=scale,
         )
         attended = attended.view(count, shared, groups, length, -1).permute(0, 3, 1, 2, 4)
