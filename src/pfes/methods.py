@@ -1,8 +1,9 @@
 """Every method by name: optimizer × space × damping × loss. The paper at a glance."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pfes.contract import Family
 from pfes.errors import SettingError
@@ -149,10 +150,23 @@ SETTINGS: dict[OptimizerName, tuple[str, ...]] = {
     "wes": ("population",),
     "cmaes": ("population", "on_stop"),
     "zosgd": ("radius", "schedule"),
-    "bdpl": ("population", "candidate_tokens"),
-    "rlprompt": ("population", "policy_model"),
+    "bdpl": ("preset", "population", "candidate_tokens"),
+    "rlprompt": ("preset", "population", "policy_model", "target_rate"),
     "adam": (),
 }
+# Settings with which the authors of a method run it, by the names of preset and method
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "authors": {
+        "bdpl": {
+            "budget": 8000, "population": 20, "prompt_length": 10, "candidate_tokens": 200,
+            "sigma0": 1e-4,
+        },
+        "rlprompt": {  # 12,000 steps of 16 prompts
+            "budget": 192_000, "population": 16, "prompt_length": 5, "sigma0": 5e-5,
+            "target_rate": 0.001, "policy_model": "distilbert/distilgpt2",
+        },
+    }
+}  # fmt: skip
 FEWEST_CANDIDATES: dict[OptimizerName, int] = {"wes": 2, "cmaes": 3, "bdpl": 2, "rlprompt": 2}
 
 
@@ -169,6 +183,12 @@ def no_gradients(method: Method, model: str) -> SettingError:
     return SettingError("method", f"{message} in this process, or a search")
 
 
+def with_preset(settings: Mapping[str, Any], method: str) -> dict[str, Any]:
+    """Return settings with those of their preset, if they name one; what they say overrides it."""
+    preset = PRESETS.get(str(settings.get("preset")), {}).get(method, {})
+    return preset | {k: v for k, v in settings.items() if v is not None or k not in preset}
+
+
 def settings_of(method: Method) -> tuple[str, ...]:
     """Return the names of the settings that a method takes, beside those that all take."""
     if method.optimizer is None:
@@ -182,7 +202,7 @@ def settings_of(method: Method) -> tuple[str, ...]:
     if method.takes_batches:
         names.append("batch_examples")
     if method.space != "tokens":
-        names += ("init", "demonstrations", "draws")
+        names += ("init", "init_seed", "demonstrations", "draws")
     return (*names, "placement", "eval_every", "checkpoint_seconds", "report_at")
 
 

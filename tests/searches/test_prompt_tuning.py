@@ -39,7 +39,7 @@ def test_the_gradient_is_that_of_finite_differences(
 ) -> None:
     model, batch = prepare(name, placement, task_file, wide=True)
     prompt = model.embed([11, 12, 13])
-    value, gradient = value_and_gradient(model, batch, prompt, loss)
+    (value, _), gradient = value_and_gradient(model, batch, prompt, loss)
     assert value == loss(model.logprobs(prompt[None], batch), batch.labels)
     way = gradient / np.linalg.norm(gradient)
     step = np.float32(1e-2 * np.linalg.norm(prompt))
@@ -86,7 +86,7 @@ def test_the_first_steps_are_those_of_peft(task_file: Path) -> None:
     values = []
     for _ in range(steps):
         prompt = adam.ask()[0].reshape(start.shape)
-        value, gradient = value_and_gradient(model, batch, prompt, Loss())
+        (value, _), gradient = value_and_gradient(model, batch, prompt, Loss())
         adam.follow(gradient.reshape(-1))
         adam.tell(value)
         values.append(value[0])

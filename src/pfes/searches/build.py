@@ -166,13 +166,13 @@ class SearchParts:
         config = self.config
         loss = self.loss(beta)
 
-        def evaluate(candidates: Floats) -> Doubles:
+        def evaluate(candidates: Floats) -> tuple[Doubles, Doubles]:
             batch = self.batch(search.evaluations)  # the same for a whole generation
             prompts = self.space.prompts(candidates)
             if isinstance(optimizer, Adam):
-                value, gradient = value_and_gradient(self.model, batch, prompts[0], loss)
+                values, gradient = value_and_gradient(self.model, batch, prompts[0], loss)
                 optimizer.follow(gradient.reshape(-1))
-                return value
+                return values
             return prompt_values(self.model, batch, prompts, loss)
 
         def validate(solution: Floats) -> Validation:
@@ -225,7 +225,7 @@ def _origin(config: RunConfig, examples: EncodedTask) -> Floats:
         return model.embed(examples.train.end[:1] * config.prompt_length)
     if init == "auto":
         init = TEXT + instruction(examples.task.spec, model.family)
-    return initial_prompt(model, config.prompt_length, config.seed, init)
+    return initial_prompt(model, config.prompt_length, config.start_seed, init)
 
 
 def _open_policy(config: RunConfig, method: Method, model: LanguageModel) -> Any:

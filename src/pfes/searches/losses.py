@@ -56,14 +56,19 @@ class Loss:
 
     def __call__(self, logprobs: NDArray[np.floating], labels: NDArray[np.int64]) -> Doubles:
         """Return one value per candidate, the mean over its examples."""
+        return self.with_cross_entropy(logprobs, labels)[0]
+
+    def with_cross_entropy(
+        self, logprobs: NDArray[np.floating], labels: NDArray[np.int64]
+    ) -> tuple[Doubles, Doubles]:
+        """Return one value per candidate, and the cross-entropy that methods can be compared by."""
         answers = self._adjusted(logprobs, labels)
+        entropies = values = cross_entropy(answers, labels)
         if self.rewarded:
             values = -reward(answers, labels)
-        else:
-            values = cross_entropy(answers, labels)
-            if self.beta:
-                values = values + self.beta * confidence_loss(logprobs)
-        return values.mean(axis=1)  # type: ignore[no-any-return]
+        elif self.beta:
+            values = values + self.beta * confidence_loss(logprobs)
+        return values.mean(axis=1), entropies.mean(axis=1)
 
     def slopes(self, logprobs: NDArray[np.floating], labels: NDArray[np.int64]) -> Doubles:
         """Return the gradient of one candidate's loss with respect to its log-probabilities.

@@ -53,7 +53,7 @@ def make_token_optimizer(
     if policy is not None:
         from pfes.optimizers.rlprompt import RLPrompt
 
-        return RLPrompt(policy.module, policy.tokenizer, *settings)
+        return RLPrompt(policy.module, policy.tokenizer, *settings, config.target_rate)
     from pfes.optimizers.bdpl import BDPL
 
     tokens = candidate_tokens(task.train, model.tokenizer, config.candidate_tokens)
