@@ -10,6 +10,7 @@ import pfes
 from benchmarks.plain import largest_difference, plain_logprobs
 from benchmarks.timing import Row, in_turns
 from pfes.contract import Batch, Floats
+from pfes.models.local.last_layer import Readout
 from pfes.models.local.local_model import LocalModel
 from pfes.models.local.packed import PackedEvaluator
 from pfes.searches.objective import Objective
@@ -57,7 +58,7 @@ def _row(name: str, model: LocalModel, batch: Batch, soft: Floats, bar: float, r
 def against_limit() -> Iterator[Row]:
     """The limit: every token through every matrix of the layers, and nothing else."""
     model, batch, soft = causal_model(), objective(50).batch, prompt(50)
-    (layout,) = PackedEvaluator(model.module, []).layouts(batch, 50, 4096)
+    (layout,) = PackedEvaluator(model.module, Readout(model.module)).layouts(batch, 50, 4096)
     tokens = len(layout.positions)  # each only once
     layers = model.module.base_model.layers
     matrices = [m.weight for m in layers.modules() if isinstance(m, torch.nn.Linear)]

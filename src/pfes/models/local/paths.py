@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -12,7 +12,7 @@ import torch
 
 from pfes.contract import Batch, Family, Placement
 from pfes.errors import PfesError
-from pfes.models.local.last_layer import last_layer_parts
+from pfes.models.local.last_layer import Readout, last_layer_parts
 from pfes.models.local.packed import PackedEvaluator
 from pfes.models.local.padded import Pass, padded_passes
 from pfes.models.local.suffix import SuffixEvaluator
@@ -35,26 +35,27 @@ class EvaluationPaths:
         self._family = family
         self._window = _longest_seen(module.config)
         self._stretch = _longest_unstretched(module.config)
+        self._whole = Readout(module)
         _check_tokens(module)
         self._alike = False
         self._alike = not self._agrees(partial(self._padded, alike=True))
-        self._parts: list[torch.nn.Module] = []
+        self._fast = self._whole
         parts = last_layer_parts(module)
-        if parts and self._agrees(partial(self.plain, parts=parts)):
-            self._parts = parts
+        if parts and self._agrees(partial(self.plain, readout=self._whole.with_parts(parts))):
+            self._fast = self._whole.with_parts(parts)
         self._evaluators: dict[Placement, PackedEvaluator | SuffixEvaluator] = {}
         if family == "causal" and _takes_plans(module):
-            packed = PackedEvaluator(module, self._parts)
+            packed = PackedEvaluator(module, self._fast)
             if self._agrees(packed.passes):
                 self._evaluators["prefix"] = packed
-                suffix = SuffixEvaluator(module, self._parts)
+                suffix = SuffixEvaluator(module, self._fast)
                 if self._agrees(suffix.passes, "suffix"):
                     self._evaluators["suffix"] = suffix
 
     @property
     def names(self) -> set[str]:
         """The fast paths that this architecture can use."""
-        return {*self._evaluators, *(["last-layer"] if self._parts else [])}
+        return {*self._evaluators, *([] if self._fast is self._whole else ["last-layer"])}
 
     def passes(self, soft: torch.Tensor, batch: Batch, max_tokens: int) -> Iterator[Pass]:
         """Evaluate prompts `soft` (candidates, length, width)."""
@@ -62,7 +63,7 @@ class EvaluationPaths:
         # without a prompt the two placements are the same
         evaluator = self._evaluators.get(batch.placement if soft.shape[1] else "prefix")
         if evaluator is None or _longest(soft, batch) > min(self._window, self._stretch):
-            return self.plain(soft, batch, max_tokens, self._parts)
+            return self.plain(soft, batch, max_tokens, self._fast)
         return evaluator.passes(soft, batch, max_tokens)
 
     def plain(
@@ -70,12 +71,12 @@ class EvaluationPaths:
         soft: torch.Tensor,
         batch: Batch,
         max_tokens: int,
-        parts: Sequence[torch.nn.Module] = (),
+        readout: Readout | None = None,
     ) -> Iterator[Pass]:
         """Evaluate by the plain path; where padding matters, only rows of one length together."""
         soft, batch = self._with_ending(soft, batch)
         alike = self._alike or _longest(soft, batch) > self._stretch
-        return self._padded(soft, batch, max_tokens, parts, alike)
+        return self._padded(soft, batch, max_tokens, readout, alike)
 
     def _with_ending(self, soft: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, Batch]:
         """Put the template's end, which is the same for all examples, behind every prompt."""
@@ -91,10 +92,11 @@ class EvaluationPaths:
         soft: torch.Tensor,
         batch: Batch,
         max_tokens: int,
-        parts: Sequence[torch.nn.Module] = (),
+        readout: Readout | None = None,
         alike: bool = False,
     ) -> Iterator[Pass]:
-        return padded_passes(self._module, self._family, soft, batch, max_tokens, parts, alike)
+        readout = readout or self._whole
+        return padded_passes(self._module, self._family, soft, batch, max_tokens, readout, alike)
 
     def _agrees(self, passes: Passes, placement: Placement = "prefix") -> bool:
         rows = (tuple(range(1, 14)), (14, 15, 16))  # of which one has much padding
