@@ -158,7 +158,7 @@ def settings_of(method: Method) -> tuple[str, ...]:
         names.append("batch_examples")
     if method.space != "tokens":
         names += ("init", "demonstrations", "draws")
-    return (*names, "placement", "eval_every", "checkpoint_seconds")
+    return (*names, "placement", "eval_every", "search_dtype", "checkpoint_seconds")
 
 
 # Every setting that some methods take and others do not

@@ -42,6 +42,8 @@ def resolve(
     """
     spec = task.spec
     resolved: dict[str, Any] = {"dtype": model.precision}
+    if stored and config.search_dtype is None:  # begun before there was such a setting
+        resolved["search_dtype"] = model.precision
     if method.shows_examples:
         resolved["demonstrations"] = config.demonstrations or 1
     if method.shows_examples or config.demonstrations or config.init == "auto":
@@ -118,6 +120,7 @@ class SearchParts:
     space: FullSpace | RandomSubspace | TokenSpace
     examples: EncodedTask
     clock: Clock
+    searching: LanguageModel | None = None  # answers for candidates, where it is not the model
     _last_read: dict[bytes, Reading] = field(default_factory=dict)
     _last_batch: dict[int, Batch] = field(default_factory=dict)
 
@@ -171,7 +174,8 @@ class SearchParts:
 
         def evaluate(candidates: Floats) -> Doubles:
             batch = self.batch(search.evaluations)  # the same for a whole generation
-            return prompt_values(self.model, batch, self.space.prompts(candidates), loss)
+            model = self.searching or self.model
+            return prompt_values(model, batch, self.space.prompts(candidates), loss)
 
         def validate(solution: Floats) -> Validation:
             return self.validate(self.space.prompts(solution[None])[0], loss)

@@ -142,7 +142,7 @@ class Readout:
                 handle = part.register_forward_pre_hook(narrow, with_kwargs=True)
                 hooks.enter_context(_removed(handle))
                 hooks.enter_context(_removed(part.register_forward_hook(widen)))
-            head = _head(self._module)
+            head = vocabulary_head(self._module)
             if head is not None:
                 handle = head.register_forward_pre_hook(narrow_head, with_kwargs=True)
                 hooks.enter_context(_removed(handle))
@@ -183,7 +183,7 @@ def _replaced(part: torch.nn.Module, other: torch.nn.Linear) -> Iterator[None]:
         yield
 
 
-def _head(module: Any) -> torch.nn.Module | None:
+def vocabulary_head(module: Any) -> torch.nn.Module | None:
     """Return the vocabulary projection, with what a masked model has in front of it."""
     head = module.get_output_embeddings()
     if head is None:

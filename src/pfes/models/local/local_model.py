@@ -9,21 +9,28 @@ import torch
 
 from pfes.config import MAX_BATCH_TOKENS
 from pfes.contract import Batch, Family, Floats, Ints, LanguageModel
-from pfes.errors import OutOfMemoryError, PfesError
+from pfes.errors import OutOfMemoryError, PfesError, SettingError
 from pfes.models.local.batch_size import remembered_batch_tokens
+from pfes.models.local.half_products import half_bytes, with_half_products
 from pfes.models.local.padded import Pass
 from pfes.models.local.paths import EvaluationPaths
+from pfes.models.local.precision_trial import HALF, Trial, job_of, remembered_trial
+from pfes.models.source import ModelSource
 from pfes.system.devices import device_name, give_back_memory
-from pfes.system.memory import is_out_of_memory
+from pfes.system.memory import available_memory, is_out_of_memory
 
 OUT_OF_MEMORY = "the model ran out of memory: lower --max-batch-tokens, or use --dtype float16"
+SMALLEST = 20_000_000  # weights of a model for which trying bfloat16 is worth the time
+TRIED = 16  # examples on which bfloat16 is tried
 BATCH_TOKENS = 2048  # of a pass, until measured: fast on a CPU
 
 
 class LocalModel(LanguageModel):
     """A masked or causal language model that lives here.
 
-    `module` and `tokenizer` are the plain Hugging Face objects.
+    `module` and `tokenizer` are the plain Hugging Face objects. With a `source`, from which another
+    process can load the same, its products may be tried in bfloat16; with `may_choose`, a search
+    has them where they are faster.
     """
 
     def __init__(
@@ -33,6 +40,8 @@ class LocalModel(LanguageModel):
         module: Any,
         tokenizer: Any,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
+        source: ModelSource | None = None,
+        may_choose: bool = False,
     ) -> None:
         self.name = name
         self.family = family
@@ -46,6 +55,10 @@ class LocalModel(LanguageModel):
         self._paths = EvaluationPaths(module, family)
         self.fast_paths = self._paths.names
         self.precision = str(self.dtype).removeprefix("torch.")
+        self._source = source
+        self._size = sum(parameter.numel() for parameter in module.parameters())
+        self._should_be_tried = may_choose and self._size >= SMALLEST
+        self._half: LocalModel | None = None
 
     @property
     def device(self) -> torch.device:
@@ -100,7 +113,7 @@ class LocalModel(LanguageModel):
     def choose_batch_tokens(self, prompt: Floats, batch: Batch, candidates: int) -> int:
         tokens = sum(len(row) for row in batch.token_ids)
         parts = (
-            self.name, *self._devices(), self.dtype, torch.get_num_threads(), torch.__version__,
+            self.name, *self._devices(), self.precision, torch.get_num_threads(), torch.__version__,
             self.max_batch_tokens, batch.placement, len(prompt), len(batch), tokens, candidates,
         )  # fmt: skip
         everything = range(len(batch))
@@ -134,6 +147,47 @@ class LocalModel(LanguageModel):
 
     def set_batch_tokens(self, tokens: int | None) -> None:
         self.batch_tokens = tokens or min(BATCH_TOKENS, self.max_batch_tokens)
+
+    def for_search(self, precision: str | None, prompt_length: int, batch: Batch) -> "LocalModel":
+        """Return this model, or the one with products in bfloat16, after these were tried."""
+        can = self._can_be_tried()
+        chosen = precision is not None
+        if precision == self.precision or not (chosen or (can and self._should_be_tried)):
+            return self
+        if not can or precision not in (None, HALF):
+            super().for_search(precision, prompt_length, batch)
+        if self._half is None:
+            trial = self._trial(prompt_length, batch)
+            if not chosen and not trial.worth:
+                return self
+            if not trial.works:
+                message = f"{HALF} does not work on this machine: {trial.why}; use float32"
+                raise SettingError("search_dtype", message)
+            self._half = self.with_half_products()
+        return self._half
+
+    def with_half_products(self) -> "LocalModel":
+        """Return the same model with the products of its layers in bfloat16."""
+        module = with_half_products(self.module, torch.bfloat16)
+        half = LocalModel(self.name, self.family, module, self.tokenizer, self.max_batch_tokens)
+        half.precision = HALF
+        half.batch_tokens = self.batch_tokens
+        return half
+
+    def _can_be_tried(self) -> bool:
+        """Say whether another process can load this model, and whether both fit into memory."""
+        if self._source is None or self.device.type != "cpu" or self.dtype != torch.float32:
+            return False
+        half = half_bytes(self.module)  # here; in the other process, three times as much
+        return self._half is not None or available_memory() > 4 * half
+
+    def _trial(self, prompt_length: int, batch: Batch) -> Trial:
+        some = batch.take(range(min(len(batch), TRIED)))
+        threads = torch.get_num_threads()
+        tokens = min(self.batch_tokens, self.max_batch_tokens)
+        job = job_of(self._source, some, prompt_length, threads, tokens)
+        key = (self.name, self._size, batch.placement, threads, torch.__version__)
+        return remembered_trial(" ".join(map(str, key)), job)
 
     def plain_passes(self, soft: torch.Tensor, batch: Batch) -> Iterator[Pass]:
         """Evaluate prompts by the plain path, which gradients can follow."""

@@ -33,6 +33,7 @@ class EvaluationPaths:
     def __init__(self, module: Any, family: Family) -> None:
         self._module = module
         self._family = family
+        self._dtype = _coarsest(module)
         self._window = _longest_seen(module.config)
         self._stretch = _longest_unstretched(module.config)
         self._whole = Readout(module)
@@ -109,11 +110,18 @@ class EvaluationPaths:
                 plain = dict(_by_pair(self.plain(soft, batch, 64)))
                 for _ in range(2):  # the second time from what was kept
                     fast = dict(_by_pair(passes(soft, batch, 64)))
-                    if not all(_close(fast[pair], plain[pair], soft.dtype) for pair in plain):
+                    if not all(_close(fast[pair], plain[pair], self._dtype) for pair in plain):
                         return False
         except FAILURES:
             return False
         return True
+
+
+def _coarsest(module: Any) -> torch.dtype:
+    """Return the precision of the weights that have the fewest bits."""
+    kinds = {p.dtype for p in module.parameters() if p.is_floating_point()}
+    coarsest: torch.dtype = max(kinds, key=lambda dtype: torch.finfo(dtype).eps)
+    return coarsest
 
 
 def _longest(soft: torch.Tensor, batch: Batch) -> int:
@@ -144,7 +152,7 @@ def _check_tokens(module: Any) -> None:
             )
     except FAILURES:
         return  # the two cannot be compared, so nothing is known to be wrong
-    if not _close(soft, plain, embedding.weight.dtype):
+    if not _close(soft, plain, _coarsest(module)):
         raise PfesError(
             f"model type {config.model_type!r} gives different outputs for inputs_embeds and the "
             "same input_ids, so soft prompts cannot work"
