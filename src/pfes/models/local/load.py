@@ -5,6 +5,7 @@ from typing import Any
 from pfes.config import MAX_BATCH_TOKENS, RunConfig
 from pfes.errors import SettingError, one_line
 from pfes.models.local.local_model import LocalModel
+from pfes.models.local.paths import remembered_paths
 from pfes.models.source import ModelSource, find_model
 from pfes.system.devices import default_device
 from pfes.tasks.encode import check_placement, verbalizer_tokens
@@ -39,6 +40,8 @@ def load_model(
             module = module.to(target)
         except (RuntimeError, AssertionError) as error:
             raise SettingError("device", f"{target}: {one_line(error, 200)}") from None
+    module = module.eval().requires_grad_(False)
+    whole = device_map is None and not source.trust_remote_code
     return LocalModel(
         source.name,
         source.family,
@@ -47,6 +50,7 @@ def load_model(
         max_batch_tokens,
         source=source if device_map is None else None,
         may_choose=dtype in (None, "auto"),
+        paths=remembered_paths(module, source.family) if whole else None,
     )
 
 

@@ -30,7 +30,7 @@ class LocalModel(LanguageModel):
 
     `module` and `tokenizer` are the plain Hugging Face objects. With a `source`, from which another
     process can load the same, its products may be tried in bfloat16; with `may_choose`, a search
-    has them where they are faster.
+    has them where they are faster. Its `paths` are tried here, unless they are known.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class LocalModel(LanguageModel):
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         source: ModelSource | None = None,
         may_choose: bool = False,
+        paths: EvaluationPaths | None = None,
     ) -> None:
         self.name = name
         self.family = family
@@ -52,7 +53,7 @@ class LocalModel(LanguageModel):
         self._embedding = module.get_input_embeddings()
         self.width = int(self._embedding.weight.shape[1])
         self.max_length = _max_length(module, tokenizer)
-        self._paths = EvaluationPaths(module, family)
+        self._paths = paths or EvaluationPaths(module, family)
         self.fast_paths = self._paths.names
         self.precision = str(self.dtype).removeprefix("torch.")
         self._source = source
@@ -169,7 +170,10 @@ class LocalModel(LanguageModel):
     def with_half_products(self) -> "LocalModel":
         """Return the same model with the products of its layers in bfloat16."""
         module = with_half_products(self.module, torch.bfloat16)
-        half = LocalModel(self.name, self.family, module, self.tokenizer, self.max_batch_tokens)
+        paths = EvaluationPaths(module, self.family, self._paths.tried)  # the same architecture
+        half = LocalModel(
+            self.name, self.family, module, self.tokenizer, self.max_batch_tokens, paths=paths
+        )
         half.precision = HALF
         half.batch_tokens = self.batch_tokens
         return half

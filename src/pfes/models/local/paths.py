@@ -1,11 +1,14 @@
 """The paths by which prompts are evaluated; which of them a model can use is tried at load."""
 
+import hashlib
 import inspect
+import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from importlib.metadata import version
+from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
 import torch
@@ -15,6 +18,7 @@ from pfes.errors import PfesError
 from pfes.models.local.last_layer import Readout, last_layer_parts
 from pfes.models.local.packed import PackedEvaluator
 from pfes.models.local.padded import Pass, padded_passes
+from pfes.models.local.remembered import remembered
 from pfes.models.local.suffix import SuffixEvaluator
 
 FIRST_ROW, OTHER_ROW = tuple(range(1, 14)), (30, *range(2, 14))  # token ids of the checks
@@ -25,35 +29,54 @@ ByPair: TypeAlias = dict[tuple[int, int], torch.Tensor]  # log-probabilities
 Passes: TypeAlias = Callable[[torch.Tensor, Batch, int], Iterator[Pass]]
 
 
+class Tried(TypedDict):
+    """What trying the paths of a model has shown."""
+
+    alike: bool  # only rows of one length may share a pass
+    fast: list[str]  # the names of the fast paths that it can use
+
+
 class EvaluationPaths:
     """Evaluates prompts by the fastest path that gives a model's own answers.
 
     Every path is tried against the plain one on two short rows, and used only if both agree. The
     plain path is tried as well: against plain token ids, and for padding that changes answers.
+    What was `tried` with such a model before is not tried again.
     """
 
-    def __init__(self, module: Any, family: Family) -> None:
+    def __init__(self, module: Any, family: Family, tried: Tried | None = None) -> None:
         self._module = module
         self._family = family
         self._dtype = _coarsest(module)
         self._window = _longest_seen(module.config)
         self._stretch = _longest_unstretched(module.config)
         self._whole = Readout(module)
-        _check_tokens(module)
+        self._tried = tried
+        if tried is None:
+            _check_tokens(module)
         self._alike = False
-        self._alike = not self._agrees(partial(self._padded, alike=True))
+        if tried is not None:
+            self._alike = tried["alike"]
+        else:
+            self._alike = not self._agrees(partial(self._padded, alike=True))
         self._fast = self._whole
         parts = last_layer_parts(module)
-        if parts and self._agrees(partial(self.plain, readout=self._whole.with_parts(parts))):
-            self._fast = self._whole.with_parts(parts)
+        narrow = self._whole.with_parts(parts)
+        if parts and self._usable("last-layer", partial(self.plain, readout=narrow)):
+            self._fast = narrow
         self._evaluators: dict[Placement, PackedEvaluator | SuffixEvaluator] = {}
         if family == "causal" and _takes_plans(module):
             packed = PackedEvaluator(module, self._fast)
-            if self._agrees(packed.passes):
+            if self._usable("prefix", packed.passes):
                 self._evaluators["prefix"] = packed
                 suffix = SuffixEvaluator(module, self._fast)
-                if self._agrees(suffix.passes, "suffix"):
+                if self._usable("suffix", suffix.passes, "suffix"):
                     self._evaluators["suffix"] = suffix
+
+    @property
+    def tried(self) -> Tried:
+        """What trying the paths has shown."""
+        return {"alike": self._alike, "fast": sorted(self.names)}
 
     @property
     def names(self) -> set[str]:
@@ -100,6 +123,11 @@ class EvaluationPaths:
     ) -> Iterator[Pass]:
         readout = readout or self._whole
         return padded_passes(self._module, self._family, soft, batch, max_tokens, readout, alike)
+
+    def _usable(self, name: str, passes: Passes, placement: Placement = "prefix") -> bool:
+        if self._tried is not None:
+            return name in self._tried["fast"]
+        return self._agrees(passes, placement)
 
     def _agrees(self, passes: Passes, placement: Placement = "prefix") -> bool:
         rows = (FIRST_ROW, (14, 15, 16))  # of which one has much padding
@@ -169,6 +197,32 @@ def _close(actual: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype) -> 
     largest = float(expected.abs().max())
     tolerance = max(TOLERANCE, STEPS * torch.finfo(dtype).eps * largest)
     return torch.allclose(actual, expected, atol=tolerance)
+
+
+def remembered_paths(module: Any, family: Family) -> EvaluationPaths:
+    """Return the paths of a model that has a known architecture; they are tried once on a machine.
+
+    Which of them can be used depends on the code that runs and on the model's configuration, and
+    not on its weights.
+    """
+    about = module.config.to_dict()
+    for name in ("_name_or_path", "transformers_version"):
+        about.pop(name, None)
+    embedding = module.get_input_embeddings().weight
+    versions = [version(name) for name in ("pfes", "torch", "transformers")]
+    parts = (json.dumps(about, sort_keys=True, default=str), embedding.dtype, embedding.device)
+    digest = hashlib.sha256(" ".join(map(str, (*parts, *versions))).encode()).hexdigest()
+    key = f"{type(module).__name__} {digest[:16]}"
+    tried = remembered("paths.json", key, lambda: EvaluationPaths(module, family).tried, _is_tried)
+    return EvaluationPaths(module, family, tried)
+
+
+def _is_tried(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("alike"), bool)
+        and isinstance(value.get("fast"), list)
+    )
 
 
 def _each_sees_its_own(before: ByPair, after: ByPair, dtype: torch.dtype) -> bool:
