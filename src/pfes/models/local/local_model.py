@@ -53,8 +53,8 @@ class LocalModel(LanguageModel):
         self._embedding = module.get_input_embeddings()
         self.width = int(self._embedding.weight.shape[1])
         self.max_length = _max_length(module, tokenizer)
-        self._paths = paths or EvaluationPaths(module, family)
-        self.fast_paths = self._paths.names
+        self.paths = paths or EvaluationPaths(module, family)
+        self.fast_paths = self.paths.names
         self.precision = str(self.dtype).removeprefix("torch.")
         self._source = source
         self._size = sum(parameter.numel() for parameter in module.parameters())
@@ -170,7 +170,7 @@ class LocalModel(LanguageModel):
     def with_half_products(self) -> "LocalModel":
         """Return the same model with the products of its layers in bfloat16."""
         module = with_half_products(self.module, torch.bfloat16)
-        paths = EvaluationPaths(module, self.family, self._paths.tried)  # the same architecture
+        paths = EvaluationPaths(module, self.family, self.paths.tried)  # the same architecture
         half = LocalModel(
             self.name, self.family, module, self.tokenizer, self.max_batch_tokens, paths=paths
         )
@@ -195,11 +195,11 @@ class LocalModel(LanguageModel):
 
     def plain_passes(self, soft: torch.Tensor, batch: Batch) -> Iterator[Pass]:
         """Evaluate prompts by the plain path, which gradients can follow."""
-        return self._paths.plain(soft, batch, min(self.batch_tokens, self.max_batch_tokens))
+        return self.paths.plain(soft, batch, min(self.batch_tokens, self.max_batch_tokens))
 
     def _passes(self, soft: torch.Tensor, batch: Batch) -> Iterator[Pass]:
         tokens = min(self.batch_tokens, self.max_batch_tokens)
-        return self._paths.passes(soft, batch, tokens)
+        return self.paths.passes(soft, batch, tokens)
 
 
 def _max_length(module: Any, tokenizer: Any) -> int:
