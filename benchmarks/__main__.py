@@ -19,6 +19,7 @@ from benchmarks.evaluation import against_limit, against_plain, masked_against_p
 from benchmarks.memory import search_memory
 from benchmarks.neighbours import neighbour_search
 from benchmarks.optimizers import saes_alone, saes_over_bbt
+from benchmarks.precision import loading, search_precision
 from benchmarks.served import against_vllm
 from benchmarks.suffix import suffix_growth
 from benchmarks.timing import Row
@@ -26,7 +27,8 @@ from benchmarks.words import words_of_a_reading
 
 MEASURES: list[Callable[[], Iterator[Row]]] = [
     against_plain, against_limit, against_vllm, masked_against_plain, suffix_growth,
-    words_of_a_reading,    saes_alone, saes_over_bbt, search_memory, neighbour_search, ray_workers,
+    search_precision, loading, words_of_a_reading, saes_alone,
+    saes_over_bbt, search_memory, neighbour_search, ray_workers,
 ]  # fmt: skip
 RESULTS = Path(__file__).with_name("results.json")
 

@@ -10,7 +10,7 @@ from benchmarks.plain import plain_logprobs
 from benchmarks.timing import in_turns
 from pfes.contract import Batch
 from pfes.models.local import packed
-from pfes.models.local.last_layer import last_layer_parts
+from pfes.models.local.last_layer import Readout, last_layer_parts
 from pfes.models.local.packed import PackedEvaluator
 from pfes.models.local.padded import padded_passes
 
@@ -20,22 +20,23 @@ LENGTH, REPEATS, TOKENS = 50, 3, 2048
 def main() -> None:
     model, batch, soft = causal_model(), objective(LENGTH).batch, prompt(LENGTH)
     module, given = model.module, torch.from_numpy(prompt(LENGTH))[None]
-    parts = last_layer_parts(module)
+    whole = Readout(module)
+    fast = whole.with_parts(last_layer_parts(module))
 
-    def packed_way(block_cost: float, parts: list[torch.nn.Module]) -> Callable[[], None]:
-        evaluator = PackedEvaluator(module, parts)
+    def packed_way(block_cost: float, readout: Readout) -> Callable[[], None]:
+        evaluator = PackedEvaluator(module, readout)
         rows = batch.take(range(len(batch)))
         with _block_cost(block_cost), torch.inference_mode():
             evaluator.layouts(rows, LENGTH, TOKENS)
         return _run(lambda: evaluator.passes(given, rows, TOKENS))
 
     def padded_way(rows: Batch) -> Callable[[], None]:
-        return _run(lambda: padded_passes(module, "causal", given, rows, TOKENS, parts))
+        return _run(lambda: padded_passes(module, "causal", given, rows, TOKENS, fast))
 
     ways: dict[str, Callable[[], object]] = {
-        "everything": packed_way(packed.BLOCK_COST, parts),
-        "attention padded to the longest": packed_way(np.inf, parts),
-        "the last layer at every token": packed_way(packed.BLOCK_COST, []),
+        "everything": packed_way(packed.BLOCK_COST, fast),
+        "attention padded to the longest": packed_way(np.inf, fast),
+        "the last layer at every token": packed_way(packed.BLOCK_COST, whole),
         "prompt for each example, padded by like length": padded_way(batch),
         "the plain way": lambda: plain_logprobs(model, soft, batch),
     }

@@ -10,6 +10,7 @@ import pfes
 from benchmarks.plain import largest_difference, plain_logprobs
 from benchmarks.timing import Row, in_turns
 from pfes.contract import Batch, Floats
+from pfes.models.local.last_layer import Readout
 from pfes.models.local.local_model import LocalModel
 from pfes.models.local.packed import PackedEvaluator
 from pfes.searches.objective import Objective
@@ -57,7 +58,7 @@ def _row(name: str, model: LocalModel, batch: Batch, soft: Floats, bar: float, r
 def against_limit() -> Iterator[Row]:
     """The limit: every token through every matrix of the layers, and nothing else."""
     model, batch, soft = causal_model(), objective(50).batch, prompt(50)
-    (layout,) = PackedEvaluator(model.module, []).layouts(batch, 50, 4096)
+    (layout,) = PackedEvaluator(model.module, Readout(model.module)).layouts(batch, 50, 4096)
     tokens = len(layout.positions)  # each only once
     layers = model.module.base_model.layers
     matrices = [m.weight for m in layers.modules() if isinstance(m, torch.nn.Linear)]
@@ -76,7 +77,8 @@ def against_limit() -> Iterator[Row]:
     )  # fmt: skip
 
 
-def masked_against_plain() -> Iterator[Row]:
+@cache
+def masked_model() -> LocalModel:
     """RoBERTa-Large's shape with random weights: how fast does not depend on the weights."""
     import transformers
 
@@ -86,21 +88,24 @@ def masked_against_plain() -> Iterator[Row]:
     )  # fmt: skip
     torch.manual_seed(0)
     module = transformers.RobertaForMaskedLM(config)
-    tokenizer = causal_model().tokenizer
-    model = LocalModel("roberta-large", "masked", module, tokenizer)
-    batch = _pairs(tokenizer)
+    return LocalModel("roberta-large", "masked", module, causal_model().tokenizer)
+
+
+def masked_against_plain() -> Iterator[Row]:
+    model, batch = masked_model(), pairs_of_sentences()
     soft = np.random.default_rng(0).standard_normal((50, 1024), dtype=np.float32) * 0.02
     name = "one FE at RoBERTa-Large's shape, l = 50, 32 pairs"
     yield _row(name, model, batch, soft, bar=1.3, repeats=2)
 
 
-def _pairs(tokenizer: object) -> Batch:
+def pairs_of_sentences() -> Batch:
     """Pairs of real sentences, `<s> one? <mask>, two </s>`, in the tokens of a like vocabulary."""
+    tokenizer = causal_model().tokenizer
     task = pfes.load_task(TASK, shots=32)
     texts = [example.fields["text"] for example in task.train]
     rows, answers = [], []
     for left, right in zip(texts[::2], texts[1::2], strict=True):
-        first, second = (tokenizer(text)["input_ids"] for text in (left, right))  # type: ignore[operator]
+        first, second = (tokenizer(text)["input_ids"] for text in (left, right))
         rows.append((0, *first, 50264, *second, 2))
         answers.append(len(first) + 1)
     labels = np.zeros(len(rows), dtype=np.int64)

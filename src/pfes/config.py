@@ -29,7 +29,9 @@ SERVED = "vllm:"  # how the name of a served model begins, before its addresses
 TEXT = "text:"  # how an initial prompt given as text begins
 WRITTEN_BY = "pfes"  # beside the settings in a run's config.json: the version that wrote them
 # How runs were before there was such a setting, or such a default
-FORMER: dict[str, Any] = {"reading": "plain", "init": "vocab", "sigma0": "paper"}
+FORMER: dict[str, Any] = {
+    "reading": "plain", "init": "vocab", "sigma0": "paper", "dtype": "float32",
+}  # fmt: skip
 
 Seed = Annotated[int, Field(ge=0)]
 OwnSeed = Seed | Literal["run"]
@@ -272,8 +274,13 @@ class RunConfig(BaseModel):
     test_limit: int | None = Field(None, ge=1, description="use only so many test examples")
     data_dir: str | None = Field(None, description="folder with local copies, one per task")
     device: str | None = Field(None, description="such as cpu, cuda, cuda:1, mps [GPU, else CPU]")
-    dtype: Dtype | None = Field(
-        None, description="precision [float32 on the CPU, else the checkpoint's own]"
+    dtype: Dtype | Literal["auto"] | None = Field(
+        None,
+        description="precision, or auto: on a CPU float32, and bfloat16 while searching where it "
+        "is tried to be faster; else the checkpoint's own [auto]",
+    )
+    search_dtype: Dtype | None = Field(
+        None, description="precision of a model's products while searching [by --dtype]"
     )
     device_map: str | None = Field(
         None, description="spread a large model over devices: auto (needs accelerate)"
@@ -392,7 +399,8 @@ class Settings(TypedDict, total=False):
     test_limit: int | None
     data_dir: str | None
     device: str | None
-    dtype: Dtype | None
+    dtype: Dtype | Literal["auto"] | None
+    search_dtype: Dtype | None
     device_map: str | None
     trust_remote_code: bool
     max_batch_tokens: int

@@ -8,6 +8,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pfes.errors import SettingError
+
 Floats: TypeAlias = NDArray[np.float32]
 Ints: TypeAlias = NDArray[np.int64]
 
@@ -142,6 +144,21 @@ class LanguageModel(ABC):
 
     def set_batch_tokens(self, tokens: int | None) -> None:  # noqa: B027
         """Set how many tokens a forward pass has; None is the model's own default."""
+
+    def for_search(
+        self, precision: str | None, prompt_length: int, batch: Batch
+    ) -> "LanguageModel":
+        """Return the model that answers while a search runs: this one, or a faster one like it.
+
+        `precision` is the one that a run began with, or that was asked for; None leaves the choice
+        to the model, which may try it on a prompt of this length and on these examples. What
+        cannot be had is a `SettingError`.
+        """
+        if precision not in (None, self.precision):
+            raise SettingError(
+                "search_dtype", f"{self.name} answers in {self.precision} only, not in {precision}"
+            )
+        return self
 
     def close(self) -> None:  # noqa: B027
         """Give back what the model holds, such as worker processes."""

@@ -203,6 +203,8 @@ def settings_of(method: Method) -> tuple[str, ...]:
         names.append("batch_examples")
     if method.space != "tokens":
         names += ("init", "init_seed", "demonstrations", "draws")
+    if not method.needs_gradients:
+        names.append("search_dtype")
     return (*names, "placement", "eval_every", "checkpoint_seconds", "report_at")
 
 

@@ -183,6 +183,26 @@ def test_a_worker_measures_the_size_of_a_pass(
         np.testing.assert_allclose(model.logprobs(prompts, batch), wanted, atol=1e-5)
 
 
+def test_workers_search_in_bfloat16_as_one_process_does(
+    cluster: Cluster, folders: Callable[[str], Path], task_file: Path
+) -> None:
+    model = cluster.pair(make(folders("llama"), task_file))
+    local = pfes.load_model(str(folders("llama")))
+    task = load_task(task_file, 4)
+    batch = encode_for(local, task.spec, task.train, 2)
+    assert model.for_search(None, 2, batch) is model  # too small to be tried
+    try:
+        half, wanted = (one.for_search("bfloat16", 2, batch) for one in (model, local))
+    except SettingError as error:
+        pytest.skip(f"bfloat16 cannot be tested on this machine: {error.message}")
+    assert (model.precision, half.precision) == ("float32", "bfloat16")
+    prompts = np.random.default_rng(0).standard_normal((3, 2, model.width)).astype(np.float32)
+    exact = local.logprobs(prompts, batch)
+    np.testing.assert_allclose(model.logprobs(prompts, batch), exact, atol=1e-5)
+    rounded = wanted.logprobs(prompts, batch)
+    assert np.abs(half.logprobs(prompts, batch) - rounded).max() < np.abs(rounded - exact).max()
+
+
 def test_a_killed_worker_changes_nothing(
     cluster: Cluster, folders: Callable[[str], Path], task_file: Path, tmp_path: Path
 ) -> None:

@@ -330,4 +330,5 @@ def test_work_is_done_once(
     monkeypatch.setattr("pfes.searches.encoded.encode", counted("splits", encode))
     pfes.search(str(folders("llama")), task_file, out=tmp_path / "run", **small_settings())
     loaded = dict.fromkeys(("AutoTokenizer", "AutoModelForCausalLM", "names"), 1)
-    assert counts == loaded | {"splits": 3}
+    # and a few of the examples alone, on which a model may try its precision
+    assert counts == loaded | {"splits": 3 + 1}

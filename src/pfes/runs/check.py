@@ -23,8 +23,8 @@ from pfes.tasks.spec import read_spec
 
 SERVED_SETTINGS = ("served_name", "tokenizer", "patience")  # only a served model takes these
 LOCAL_SETTINGS = (  # and only a local one these
-    "device", "dtype", "device_map", "max_batch_tokens", "batch_tokens", "threads", "engine",
-    "workers", "gpus_per_worker",
+    "device", "dtype", "search_dtype", "device_map", "max_batch_tokens", "batch_tokens", "threads",
+    "engine", "workers", "gpus_per_worker",
 )  # fmt: skip
 
 LOADING_SETTINGS = (  # what only matters while a model is loaded

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from pfes.config import RunConfig
 from pfes.contract import Floats, LanguageModel
@@ -21,14 +21,17 @@ from pfes.runs.settle_start import settle_start, settling_sentences
 from pfes.runs.testing import evaluate_outcome
 from pfes.searches.beta_halving import BetaHalving
 from pfes.searches.build import SearchParts, resolve
+from pfes.searches.encoded import encode_for
 from pfes.searches.loop import Search, Selection, Step, Validation
 from pfes.searches.losses import Loss
+from pfes.searches.starts import evenly
 from pfes.system.clock import Clock
 from pfes.system.stages import Stage
 from pfes.tasks.loader import load_run_task
 from pfes.tasks.task import Task
 
 Event = Step | Stage
+LOOKED_AT = 16  # examples on which a model may try its precision
 
 
 def run(
@@ -87,15 +90,17 @@ def _read_task(config: RunConfig, folder: RunFolder | None, given: Task | None) 
 
 def _check_precision(config: RunConfig, model: LanguageModel) -> None:
     """Refuse to go on with other numbers than a run was begun with."""
-    if config.dtype is not None and model.precision not in (None, config.dtype):
+    if config.dtype not in (None, "auto") and model.precision not in (None, config.dtype):
         raise SettingError(
             "dtype", f"this run has {config.dtype}, and the model was loaded in {model.precision}"
         )
 
 
 def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchOutcome]:
+    searching = yield from _choose_precision(context)
     config, method, model, task = context.config, context.method, context.model, context.task
     parts, start = yield from settle_start(context, resume)
+    parts = replace(parts, searching=searching)
     with context.timed("data"):
         search = parts.make_search()
     initial = parts.space.prompts(search.start[None])[0]
@@ -104,9 +109,10 @@ def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchO
         if config.batch_tokens is None:
             together = generation_size(method, config.population)
             candidates = min(together, config.block or together)
-            tokens = model.choose_batch_tokens(initial, parts.batch(), candidates)
+            tokens = searching.choose_batch_tokens(initial, parts.batch(), candidates)
             context.settle(batch_tokens=tokens)
-        model.set_batch_tokens(context.config.batch_tokens)
+        for one in (model, searching):
+            one.set_batch_tokens(context.config.batch_tokens)
     if context.folder is not None:
         context.folder.begin(context.config, task)
     earlier = EarlierSelections(config.report_at, start.evaluations)
@@ -142,6 +148,25 @@ def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchO
     kept = earlier.kept
     before = tuple(EarlierPrompt(at, *returned(kept[at])) for at in config.report_at if at in kept)
     return SearchOutcome(prompt, initial, loss, parts.examples, fields, before)
+
+
+def _choose_precision(context: RunContext) -> Generator[Stage, None, LanguageModel]:
+    """Return the model that answers for candidates; the config says with which precision.
+
+    All else, such as validation and the test, is answered by the run's own model.
+    """
+    config, model = context.config, context.model
+    if context.method.needs_gradients:
+        return model
+    assert config.prompt_length is not None
+    yield Stage("choosing the search's precision")
+    with context.timed("loading"):
+        some = evenly(context.task, LOOKED_AT)
+        length, placement = config.prompt_length, config.placement
+        batch = encode_for(model, context.task.spec, some, length, placement)
+        searching = model.for_search(config.search_dtype, length, batch)
+    context.settle(search_dtype=searching.precision)
+    return searching
 
 
 def _free_start(

@@ -80,8 +80,13 @@ def start_run(
     return StartedRun(config, folder, False, None, model, task, source)
 
 
-def _is_the_papers(config: RunConfig, name: str, value: object) -> bool:
-    """Say whether a config has the paper's step size, which is stored as a number."""
+def _was_resolved(config: RunConfig, name: str, value: object) -> bool:
+    """Say whether a config has what a setting came to, and not its name.
+
+    That is the paper's step size, which is stored as a number, and an automatic precision.
+    """
+    if name == "dtype" and value in (None, "auto"):
+        return True
     sigma0 = get_method(config.method).sigma0
     own = () if sigma0 is None else (sigma0.masked, sigma0.causal)
     return name == "sigma0" and value == "paper" and config.sigma0 in own
@@ -98,7 +103,7 @@ def _continued(saved: SavedRun, settings: Mapping[str, Any]) -> RunConfig:
     location = location_settings(config, given)
     for name in settings.keys() - location:
         kept, value = getattr(config, name), getattr(given, name)
-        if value != kept and not _is_the_papers(config, name, value):
+        if value != kept and not _was_resolved(config, name, value):
             message = f"this run has {kept!r}, not {value!r}; a resumed run keeps its settings"
             raise SettingError(name, message)
     moved = {name: getattr(given, name) for name in settings.keys() & location}

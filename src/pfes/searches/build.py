@@ -42,6 +42,8 @@ def resolve(
     """
     spec = task.spec
     resolved: dict[str, Any] = {"dtype": model.precision}
+    if stored and config.search_dtype is None:  # begun before there was such a setting
+        resolved["search_dtype"] = model.precision
     if method.shows_examples:
         resolved["demonstrations"] = config.demonstrations or 1
     if method.shows_examples or config.demonstrations or config.init == "auto":
@@ -115,6 +117,7 @@ class SearchParts:
     space: FullSpace | RandomSubspace | TokenSpace
     examples: EncodedTask
     clock: Clock
+    searching: LanguageModel | None = None  # answers for candidates, where it is not the model
     _last_read: dict[bytes, Reading] = field(default_factory=dict)
     _last_batch: dict[int, Batch] = field(default_factory=dict)
 
@@ -173,7 +176,7 @@ class SearchParts:
                 values, gradient = value_and_gradient(self.model, batch, prompts[0], loss)
                 optimizer.follow(gradient.reshape(-1))
                 return values
-            return prompt_values(self.model, batch, prompts, loss)
+            return prompt_values(self.searching or self.model, batch, prompts, loss)
 
         def validate(solution: Floats) -> Validation:
             return self.validate(self.space.prompts(solution[None])[0], loss)

@@ -5,6 +5,7 @@ from typing import Any
 from pfes.config import MAX_BATCH_TOKENS, RunConfig
 from pfes.errors import SettingError, one_line
 from pfes.models.local.local_model import LocalModel
+from pfes.models.local.paths import remembered_paths
 from pfes.models.source import ModelSource, find_model
 from pfes.system.devices import default_device
 from pfes.tasks.encode import check_placement, verbalizer_tokens
@@ -22,8 +23,10 @@ def load_model(
 ) -> LocalModel:
     """Load a masked or causal language model by embedded name, folder or Hub name.
 
-    `device` defaults to the first GPU, Apple's too, or the CPU. `dtype` defaults to float32 on the
-    CPU and to the checkpoint's own elsewhere. Code that comes with a model runs only if asked for.
+    `device` defaults to the first GPU, Apple's too, or the CPU. `dtype` defaults to `auto`: the
+    checkpoint's own on a GPU; on the CPU float32, with products in bfloat16 while searching, where
+    a process of its own has tried that they are right and faster. Code that comes with a model runs
+    only if asked for.
     """
     target = _device(device)
     precision = _dtype(dtype, target)
@@ -37,7 +40,18 @@ def load_model(
             module = module.to(target)
         except (RuntimeError, AssertionError) as error:
             raise SettingError("device", f"{target}: {one_line(error, 200)}") from None
-    return LocalModel(source.name, source.family, module, source.tokenizer, max_batch_tokens)
+    module = module.eval().requires_grad_(False)
+    whole = device_map is None and not source.trust_remote_code
+    return LocalModel(
+        source.name,
+        source.family,
+        module,
+        source.tokenizer,
+        max_batch_tokens,
+        source=source if device_map is None else None,
+        may_choose=dtype in (None, "auto"),
+        paths=remembered_paths(module, source.family) if whole else None,
+    )
 
 
 def open_local_model(
@@ -94,9 +108,9 @@ def _device(device: str | None) -> Any:
 def _dtype(dtype: str | None, device: Any) -> Any:
     import torch
 
-    if dtype is None:
+    if dtype in (None, "auto"):
         return torch.float32 if device.type == "cpu" else "auto"
-    names = {"float32", "float16", "bfloat16", "float64"}
+    names = {"auto", "float32", "float16", "bfloat16", "float64"}
     if dtype not in names:
         raise SettingError("dtype", f"{dtype}: choose one of {', '.join(sorted(names))}")
     return getattr(torch, dtype)

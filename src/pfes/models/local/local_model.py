@@ -11,21 +11,28 @@ import torch
 
 from pfes.config import MAX_BATCH_TOKENS
 from pfes.contract import Batch, Family, Floats, Ints, LanguageModel, Texts
-from pfes.errors import OutOfMemoryError, PfesError
+from pfes.errors import OutOfMemoryError, PfesError, SettingError
 from pfes.models.local.batch_size import remembered_batch_tokens
+from pfes.models.local.half_products import half_bytes, with_half_products
 from pfes.models.local.padded import Pass
 from pfes.models.local.paths import EvaluationPaths
+from pfes.models.local.precision_trial import HALF, Trial, job_of, remembered_trial
+from pfes.models.source import ModelSource
 from pfes.system.devices import device_name, give_back_memory
-from pfes.system.memory import is_out_of_memory
+from pfes.system.memory import available_memory, is_out_of_memory
 
 OUT_OF_MEMORY = "the model ran out of memory: lower --max-batch-tokens, or use --dtype float16"
+SMALLEST = 20_000_000  # weights of a model for which trying bfloat16 is worth the time
+TRIED = 16  # examples on which bfloat16 is tried
 BATCH_TOKENS = 2048  # of a pass, until measured: fast on a CPU
 
 
 class LocalModel(LanguageModel):
     """A masked or causal language model that lives here.
 
-    `module` and `tokenizer` are the plain Hugging Face objects.
+    `module` and `tokenizer` are the plain Hugging Face objects. With a `source`, from which another
+    process can load the same, its products may be tried in bfloat16; with `may_choose`, a search
+    has them where they are faster. Its `paths` are tried here, unless they are known.
     """
 
     has_gradients = True
@@ -37,6 +44,9 @@ class LocalModel(LanguageModel):
         module: Any,
         tokenizer: Any,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
+        source: ModelSource | None = None,
+        may_choose: bool = False,
+        paths: EvaluationPaths | None = None,
     ) -> None:
         self.name = name
         self.family = family
@@ -47,12 +57,15 @@ class LocalModel(LanguageModel):
         self._embedding = module.get_input_embeddings()
         self.width = int(self._embedding.weight.shape[1])
         self.max_length = _max_length(module, tokenizer)
-        self._paths = EvaluationPaths(module, family)
-        self.fast_paths = self._paths.names
+        self.paths = paths or EvaluationPaths(module, family)
+        self.fast_paths = self.paths.names
         self.parameters = sum(part.numel() for part in module.parameters())
         self.precision = str(self.dtype).removeprefix("torch.")
         # what is kept in inference mode cannot be differentiated: a batch has a copy for that
         self._copies: WeakKeyDictionary[Texts, Batch] = WeakKeyDictionary()
+        self._source = source
+        self._should_be_tried = may_choose and self.parameters >= SMALLEST
+        self._half: LocalModel | None = None
 
     @property
     def device(self) -> torch.device:
@@ -129,7 +142,7 @@ class LocalModel(LanguageModel):
     def choose_batch_tokens(self, prompt: Floats, batch: Batch, candidates: int) -> int:
         tokens = sum(len(row) for row in batch.token_ids)
         parts = (
-            self.name, *self._devices(), self.dtype, torch.get_num_threads(), torch.__version__,
+            self.name, *self._devices(), self.precision, torch.get_num_threads(), torch.__version__,
             self.max_batch_tokens, batch.placement, len(prompt), len(batch), tokens, candidates,
         )  # fmt: skip
         everything = range(len(batch))
@@ -164,13 +177,57 @@ class LocalModel(LanguageModel):
     def set_batch_tokens(self, tokens: int | None) -> None:
         self.batch_tokens = tokens or min(BATCH_TOKENS, self.max_batch_tokens)
 
+    def for_search(self, precision: str | None, prompt_length: int, batch: Batch) -> "LocalModel":
+        """Return this model, or the one with products in bfloat16, after these were tried."""
+        can = self._can_be_tried()
+        chosen = precision is not None
+        if precision == self.precision or not (chosen or (can and self._should_be_tried)):
+            return self
+        if not can or precision not in (None, HALF):
+            super().for_search(precision, prompt_length, batch)
+        if self._half is None:
+            trial = self._trial(prompt_length, batch)
+            if not chosen and not trial.worth:
+                return self
+            if not trial.works:
+                message = f"{HALF} does not work on this machine: {trial.why}; use float32"
+                raise SettingError("search_dtype", message)
+            self._half = self.with_half_products()
+        return self._half
+
+    def with_half_products(self) -> "LocalModel":
+        """Return the same model with the products of its layers in bfloat16."""
+        module = with_half_products(self.module, torch.bfloat16)
+        paths = EvaluationPaths(module, self.family, self.paths.tried)  # the same architecture
+        half = LocalModel(
+            self.name, self.family, module, self.tokenizer, self.max_batch_tokens, paths=paths
+        )
+        half.precision = HALF
+        half.batch_tokens = self.batch_tokens
+        return half
+
+    def _can_be_tried(self) -> bool:
+        """Say whether another process can load this model, and whether both fit into memory."""
+        if self._source is None or self.device.type != "cpu" or self.dtype != torch.float32:
+            return False
+        half = half_bytes(self.module)  # here; in the other process, three times as much
+        return self._half is not None or available_memory() > 4 * half
+
+    def _trial(self, prompt_length: int, batch: Batch) -> Trial:
+        some = batch.take(range(min(len(batch), TRIED)))
+        threads = torch.get_num_threads()
+        tokens = min(self.batch_tokens, self.max_batch_tokens)
+        job = job_of(self._source, some, prompt_length, threads, tokens)
+        key = (self.name, self.parameters, batch.placement, threads, torch.__version__)
+        return remembered_trial(" ".join(map(str, key)), job)
+
     def plain_passes(self, soft: torch.Tensor, batch: Batch) -> Iterator[Pass]:
         """Evaluate prompts by the plain path, which gradients can follow."""
-        return self._paths.plain(soft, batch, min(self.batch_tokens, self.max_batch_tokens))
+        return self.paths.plain(soft, batch, min(self.batch_tokens, self.max_batch_tokens))
 
     def _passes(self, soft: torch.Tensor, batch: Batch) -> Iterator[Pass]:
         tokens = min(self.batch_tokens, self.max_batch_tokens)
-        return self._paths.passes(soft, batch, tokens)
+        return self.paths.passes(soft, batch, tokens)
 
 
 def _max_length(module: Any, tokenizer: Any) -> int:

@@ -18,7 +18,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from pfes.contract import Batch, Texts
 from pfes.models.local.attention import AttentionInputs, attending
-from pfes.models.local.last_layer import ReadPositions, read_at
+from pfes.models.local.last_layer import Readout, ReadPositions
 from pfes.models.local.padded import Pass
 
 # Fixed cost of a block of attention, in multiply-adds of one head; measured on a CPU
@@ -123,9 +123,9 @@ class PackedEvaluator:
     What depends on the examples only is prepared once and kept as long as its texts live.
     """
 
-    def __init__(self, module: Any, parts: list[torch.nn.Module]) -> None:
+    def __init__(self, module: Any, readout: Readout) -> None:
         self._module = module
-        self._parts = parts
+        self._readout = readout
         self._layouts: WeakKeyDictionary[Texts, dict[tuple[int, int], list[Layout]]] = (
             WeakKeyDictionary()
         )
@@ -159,7 +159,7 @@ class PackedEvaluator:
         read_positions = ReadPositions((len(rows), rows.shape[1]), layout.answers)
         with (
             attending(self._module, layout),
-            read_at(self._module, read_positions, self._parts) as finish,
+            self._readout.at(read_positions) as finish,
         ):
             output = self._module(
                 inputs_embeds=rows,

@@ -1,7 +1,7 @@
 """The plain path: every (candidate, example) pair is a row, padded on the right."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from pfes.contract import Batch, Family
-from pfes.models.local.last_layer import ReadPositions, read_at
+from pfes.models.local.last_layer import Readout, ReadPositions
 
 Pairs: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]  # candidates, examples
 Pass: TypeAlias = tuple[Pairs, torch.Tensor]  # with their logits, (pairs, vocabulary)
@@ -21,19 +21,20 @@ def padded_passes(
     soft: torch.Tensor,
     batch: Batch,
     max_tokens: int,
-    parts: Sequence[torch.nn.Module] = (),
+    readout: Readout | None = None,
     alike: bool = False,
 ) -> Iterator[Pass]:
     """Evaluate prompts `soft` (candidates, length, width) in passes of like length.
 
-    Padding is on the right and masked, so positions are those of an unpadded row. `parts` are those
-    of the last layer that may be computed at the answers only. With `alike`, only rows of the same
-    length share a pass: some models see padding.
+    Padding is on the right and masked, so positions are those of an unpadded row. With `alike`,
+    only rows of the same length share a pass: some models see padding.
     """
+    readout = readout or Readout(module)
     sizes = np.array([len(row) + soft.shape[1] for row in batch.token_ids])
     for candidates, examples in _chunks(sizes, len(soft), max_tokens, alike):
         prompts = soft[torch.from_numpy(candidates).to(soft.device)]  # (rows, length, width)
-        yield (candidates, examples), _logits(module, family, prompts, batch.take(examples), parts)
+        logits = _logits(module, family, prompts, batch.take(examples), readout)
+        yield (candidates, examples), logits
 
 
 def _chunks(
@@ -57,7 +58,7 @@ def _logits(
     family: Family,
     prompts: torch.Tensor,
     batch: Batch,
-    parts: Sequence[torch.nn.Module],
+    readout: Readout,
 ) -> torch.Tensor:
     """Evaluate one prompt with each example."""
     length, device = prompts.shape[1], prompts.device
@@ -79,7 +80,7 @@ def _logits(
     both = torch.cat([text, prompts], dim=1)
     rows = torch.arange(len(batch), device=device)
     read_positions = ReadPositions((len(batch), length + longest), where, by_row=True)
-    with read_at(module, read_positions, list(parts)) as finish:
+    with readout.at(read_positions) as finish:
         output = module(
             inputs_embeds=both[rows[:, None], source.to(device)],
             attention_mask=mask.long().to(device),

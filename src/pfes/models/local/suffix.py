@@ -15,7 +15,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from pfes.contract import Batch, Texts
 from pfes.models.local.attention import AttentionInputs, attending
-from pfes.models.local.last_layer import ReadPositions, read_at
+from pfes.models.local.last_layer import Readout, ReadPositions
 from pfes.models.local.packed import Layout, PackedEvaluator
 from pfes.models.local.padded import Pass
 from pfes.system.memory import available_memory
@@ -87,10 +87,10 @@ class _Texts:
 class SuffixEvaluator:
     """Evaluates prompts behind the text, one candidate per pass."""
 
-    def __init__(self, module: Any, parts: list[torch.nn.Module]) -> None:
+    def __init__(self, module: Any, readout: Readout) -> None:
         self._module = module
-        self._parts = parts
-        self._packed = PackedEvaluator(module, parts)
+        self._readout = readout
+        self._packed = PackedEvaluator(module, readout)
         self._texts: WeakKeyDictionary[Texts, dict[tuple[int, int], list[_Texts]]] = (
             WeakKeyDictionary()
         )
@@ -168,7 +168,7 @@ class SuffixEvaluator:
         read_positions = ReadPositions((1, len(rows)), answers)
         with (
             attending(self._module, plan),
-            read_at(self._module, read_positions, self._parts) as finish,
+            self._readout.at(read_positions) as finish,
         ):
             output = self._module(
                 inputs_embeds=rows[None],

@@ -5,7 +5,8 @@ it was asked is asked again.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
+from copy import copy
+from itertools import count, pairwise
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -72,7 +73,8 @@ class RayModel(LanguageModel):
         self._vocabulary = int(about["vocabulary"])
         self.tokenizer = (source or find_model(config.model, config.trust_remote_code)).tokenizer
         self._batches: WeakKeyDictionary[Batch, tuple[int, Any]] = WeakKeyDictionary()
-        self._count = 0
+        self._numbers = count()
+        self._searching: str | None = None  # the precision, where it is not the workers' own
         self._batch_tokens = config.batch_tokens  # of a worker's passes; goes with every question
 
     @property
@@ -98,8 +100,19 @@ class RayModel(LanguageModel):
     def choose_batch_tokens(self, prompt: Floats, batch: Batch, candidates: int) -> int:
         """Measure on one worker, for its share of the candidates."""
         share = -(-candidates // self.workers)
-        measured = self._workers[0].choose_batch_tokens.remote(prompt, batch, share)
+        asked = (self._searching, prompt, batch, share)
+        measured = self._workers[0].choose_batch_tokens.remote(*asked)
         return int(self._get([measured])[0])
+
+    def for_search(self, precision: str | None, prompt_length: int, batch: Batch) -> "RayModel":
+        """Return this model, or the same workers with faster products, where all can do them."""
+        asked = (precision, prompt_length, batch)
+        chosen = set(self._get([w.for_search.remote(*asked) for w in self._workers]))
+        if chosen == {self.precision} or len(chosen) > 1:
+            return self
+        other = copy(self)
+        other.precision = other._searching = chosen.pop()
+        return other
 
     def set_batch_tokens(self, tokens: int | None) -> None:
         self._batch_tokens = tokens
@@ -110,8 +123,9 @@ class RayModel(LanguageModel):
         by_candidate = shares(len(prompts), self.workers)
         by_example = shares(len(batch), max(1, self.workers // len(by_candidate)))
         parts = [(own, some) for own in by_candidate for some in by_example]
+        how = (self._batch_tokens, self._searching)
         calls = [
-            worker.answers.remote(number, [held], shared, *part, ranks, self._batch_tokens)
+            worker.answers.remote(number, [held], shared, *part, ranks, *how)
             for worker, part in zip(self._workers, parts, strict=False)
         ]
         shape = (len(prompts), len(batch), len(batch.words))
@@ -125,8 +139,7 @@ class RayModel(LanguageModel):
     def _hold(self, batch: Batch) -> tuple[int, Any]:
         """Return a number and a reference by which workers know a batch; it travels once."""
         if batch not in self._batches:
-            self._count += 1
-            self._batches[batch] = (self._count, self._ray.put(batch))
+            self._batches[batch] = (next(self._numbers), self._ray.put(batch))
         return self._batches[batch]
 
     def _get(self, calls: list[Any]) -> list[Any]:

@@ -48,8 +48,15 @@ class RayWorker:
     def embed(self, tokens: list[int]) -> Floats:
         return self._model.embed(tokens)
 
-    def choose_batch_tokens(self, prompt: Floats, batch: Batch, candidates: int) -> int:
-        return self._model.choose_batch_tokens(prompt, batch, candidates)
+    def choose_batch_tokens(
+        self, precision: str | None, prompt: Floats, batch: Batch, candidates: int
+    ) -> int:
+        model = self._model.for_search(precision or self._model.precision, len(prompt), batch)
+        return model.choose_batch_tokens(prompt, batch, candidates)
+
+    def for_search(self, precision: str | None, prompt_length: int, batch: Batch) -> str | None:
+        """Return the precision of what searches here."""
+        return self._model.for_search(precision, prompt_length, batch).precision
 
     def answers(
         self,
@@ -60,14 +67,16 @@ class RayWorker:
         examples: tuple[int, int],
         ranks: bool,
         tokens: int | None,
+        precision: str | None = None,
     ) -> tuple[Floats, Ints | None]:
         """Answer for some of the candidates and some of the examples."""
-        self._model.set_batch_tokens(tokens)
         batch = self._batch(number, held, examples)
+        model = self._model.for_search(precision or self._model.precision, prompts.shape[1], batch)
+        model.set_batch_tokens(tokens)
         own = np.array(prompts[slice(*candidates)])  # what lies in the object store is read-only
         if ranks:
-            return self._model.ranks(own, batch)
-        return self._model.logprobs(own, batch), None
+            return model.ranks(own, batch)
+        return model.logprobs(own, batch), None
 
     def _batch(self, number: int, held: list[Any], examples: tuple[int, int]) -> Batch:
         """Return some examples of a batch, fetched once: the model caches work by batch."""
