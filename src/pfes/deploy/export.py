@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pfes.config import LOCATION, is_served
+from pfes.config import LOCATION, is_served, takes_only_text
 from pfes.deploy.card import card
 from pfes.deploy.prompt import ADAPTER, ADAPTER_KEY, READING_FILE, SavedPrompt
 from pfes.errors import PfesError, SettingError
@@ -24,6 +24,8 @@ PROMPT = "prompt.safetensors"
 def export(run: Path, kind: Format, out: Path, trust_remote_code: bool = False) -> list[Path]:
     """Write a run's prompt for other programs; return the files."""
     saved = SavedPrompt.load(run)
+    if takes_only_text(saved.config.model):
+        raise SettingError("format", f"{saved.config.model} takes only text: use --format text")
     if not len(saved.prompt):
         raise PfesError(f"{run} has no prompt to export: {saved.config.method} searches none")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

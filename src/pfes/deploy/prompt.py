@@ -42,6 +42,7 @@ class SavedPrompt:
     figures: dict[str, Any]  # of the result; empty where there is none
     reading: Reading = PLAIN
     end: int = 0  # tokens of the template's end, where the prompt stands before it
+    words: tuple[str, ...] = ()  # of the reading, as text, where the model takes only text
 
     @classmethod
     def load(cls, path: str | Path) -> "SavedPrompt":
@@ -59,6 +60,7 @@ class SavedPrompt:
             exported = exported if exported is None else dict(exported)
             figures = dict(about.get("figures", {}))
             end = int(about.get("end", 0))
+            words = tuple(map(str, about.get("words", ())))
         except (KeyError, TypeError, ValueError, ValidationError):
             raise PfesError(f"{path}: its prompt does not say what it is for") from None
         if exported is not None:
@@ -66,15 +68,16 @@ class SavedPrompt:
             reading = _exported_reading(saved.path)
             return cls(prompt, spec, placement, config, figures, reading, end)
         figures = _figures(saved.result) if saved.finished else {}
-        return cls(prompt, spec, placement, saved.config, figures, about["reading"], end)
+        read = (about["reading"], end, words)
+        return cls(prompt, spec, placement, saved.config, figures, *read)
 
     @classmethod
     def of_result(cls, result: Result) -> "SavedPrompt":
         """Take the prompt of a search that just ended."""
         config = read_config(result.config)
         assert result.spec is not None
-        about = (config.placement, config, _figures(result), result.fitted, result.end)
-        return cls(result.prompt, result.spec, *about)
+        about = (config.placement, config, _figures(result), result.fitted)
+        return cls(result.prompt, result.spec, *about, result.end, result.words)
 
     def open_model(
         self, *, device: str | None = None, trust_remote_code: bool = False, **address: str | None
@@ -103,6 +106,8 @@ class SavedPrompt:
                 f"the prompt is {width} wide and the model's embedding {model.width}: "
                 f"it was found on {self.config.model}"
             )
+        if not model.takes_embeddings:
+            model.tokenizer.learn(self.words)
         return encode_for(model, self.spec, examples, length, self.placement)
 
     def attach(self, model: Any) -> "PromptedModel":

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pfes.config import RunConfig, is_served, make_config
+from pfes.config import RunConfig, is_served, make_config, takes_only_text
 from pfes.contract import Family, LanguageModel
 from pfes.errors import SettingError
 from pfes.methods import METHOD_SETTINGS, get_method, settings_of
@@ -41,6 +41,8 @@ SETTINGS: dict[str, Any] = {
     "prior": "train",
     "test_limit": 400,
 }
+# The same where a model takes only text, which has no cheaper search than that for examples
+TEXT_SETTINGS: dict[str, Any] = SETTINGS | {"method": "icl", "draws": 6}
 PLACEMENT: dict[Family, str] = {"causal": "middle", "masked": "prefix"}
 
 
@@ -136,7 +138,9 @@ def start_fit(data: str, out: Path, settings: Mapping[str, Any], given: Given) -
                 raise SettingError(name, f"{data} is a task, which says this itself")
         read_spec(data)
     source = None if is_served(str(settings["model"])) else find_model(str(settings["model"]))
-    chosen = chosen_settings(settings, source.family if source else "causal") | {"task": task}
+    family: Family = source.family if source else "causal"
+    text = takes_only_text(str(settings["model"]))
+    chosen = chosen_settings(settings, family, text) | {"task": task}
     config = make_config(**chosen)
     check_settings(config, settings.keys())
     check_names(config, task=columns is None)
@@ -168,13 +172,15 @@ def check_resumed(saved: SavedRun, data: str, given: Given) -> None:
             raise SettingError(name, message)
 
 
-def chosen_settings(given: Mapping[str, Any], family: Family) -> dict[str, Any]:
+def chosen_settings(
+    given: Mapping[str, Any], family: Family, text_only: bool = False
+) -> dict[str, Any]:
     """Return the settings of a run: those given, and the best measured for all others."""
-    method = get_method(str(given.get("method", SETTINGS["method"])))
+    usual = TEXT_SETTINGS if text_only else SETTINGS | {"placement": PLACEMENT[family]}
+    method = get_method(str(given.get("method", usual["method"])))
     unused = METHOD_SETTINGS - set(settings_of(method))
-    usual = SETTINGS | {"placement": PLACEMENT[family]}
     if given.get("shots") == "all":
-        usual["balance"] = "natural"
+        usual = usual | {"balance": "natural"}
     return {name: value for name, value in usual.items() if name not in unused} | dict(given)
 
 

@@ -10,6 +10,7 @@ from pfes.errors import SettingError
 from pfes.methods import generation_size, get_method
 from pfes.models.open import open_model
 from pfes.models.source import ModelSource
+from pfes.runs.check import check_takes_text
 from pfes.runs.context import RunContext, SearchOutcome, TestCache, write_prompt
 from pfes.runs.folder import RunFolder
 from pfes.runs.no_search import without_search
@@ -59,6 +60,8 @@ def run(
                 opened = open_model(config, task.spec, source)
         try:
             _check_precision(config, opened)
+            if not opened.takes_embeddings:
+                check_takes_text(method, opened.name)
             stored = resume and folder is not None and folder.begun
             config = resolve(config, method, opened, task, stored)
             cache = {} if test_cache is None else test_cache

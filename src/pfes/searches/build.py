@@ -42,6 +42,8 @@ def resolve(
     """
     spec = task.spec
     resolved: dict[str, Any] = {"dtype": model.precision}
+    if model.interface is not None:
+        resolved["interface"] = model.interface
     if method.shows_examples:
         resolved["demonstrations"] = config.demonstrations or 1
     if method.shows_examples or config.demonstrations or config.init == "auto":

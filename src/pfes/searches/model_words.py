@@ -1,6 +1,7 @@
 """Words for labels whose names give none: what the model itself answers for their examples."""
 
 from collections.abc import Mapping
+from string import ascii_lowercase
 
 import numpy as np
 
@@ -92,11 +93,10 @@ def _likely_answers(model: LanguageModel, task: Task, template: str) -> _Likely:
 def _two_words(model: LanguageModel) -> dict[str, str]:
     """Return two different words of one token each."""
     found: dict[int, str] = {}
-    for token in range(model.vocabulary):
-        word = model.tokenizer.decode([token]).strip()
-        single = single_token(word, model.tokenizer) if word.isalpha() else None
-        if single is not None:
-            found.setdefault(single, word)
+    for letter in ascii_lowercase:
+        token = single_token(letter, model.tokenizer)
+        if token is not None:
+            found.setdefault(token, letter)
         if len(found) == 2:
             return {str(i): word for i, word in enumerate(found.values())}
-    raise PfesError(f"the vocabulary of {model.name} has no words of one token")
+    raise PfesError(f"the vocabulary of {model.name} has no letters as tokens")
