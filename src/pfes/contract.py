@@ -88,7 +88,10 @@ class LanguageModel(ABC):
     # Whether a prompt may be any embeddings. If not, `embed` spells tokens as text, in a way of the
     # model's own, and a prompt is something that `embed` has returned.
     takes_embeddings: bool = True
-    interface: Interface | None = None  # how a service is asked that takes only text
+    # Of a service that takes only text:
+    interface: Interface | None = None  # how it is asked
+    tokens_of_a_piece: float = 1.0  # where its own tokenizer is not known, about
+    sent: str | None = None  # what this session has sent to it, in a sentence
 
     @property
     @abstractmethod

@@ -17,6 +17,7 @@ from pfes.runs.saved import SavedRun, read_prompt_file
 from pfes.searches.encoded import encode_for
 from pfes.searches.reading import PLAIN, Reading
 from pfes.system.tensors import unpack
+from pfes.tasks.encode import verbalizer_tokens
 from pfes.tasks.example import Example
 from pfes.tasks.spec import TaskSpec
 
@@ -109,6 +110,11 @@ class SavedPrompt:
         if not model.takes_embeddings:
             model.tokenizer.learn(self.words)
         return encode_for(model, self.spec, examples, length, self.placement)
+
+    def words_of(self, model: LanguageModel) -> tuple[int, ...]:
+        """Return the words that are read: the labels' own, then the further ones."""
+        model.tokenizer.learn(self.words)
+        return (*verbalizer_tokens(self.spec, model.tokenizer), *self.reading.words)
 
     def attach(self, model: Any) -> "PromptedModel":
         """Return a plain transformers model that answers as if each text came with the prompt."""

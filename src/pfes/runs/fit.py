@@ -16,18 +16,20 @@ from pfes.models.open import open_model
 from pfes.models.source import ModelSource, find_model
 from pfes.runs.check import check_names, check_settings
 from pfes.runs.choose_task import Choices, choose_task
+from pfes.runs.expected_requests import choice_requests
 from pfes.runs.folder import RunFolder
 from pfes.runs.result import Result
 from pfes.runs.run import Event, run
 from pfes.runs.saved import SavedRun
 from pfes.searches.read_answers import search_reader
 from pfes.system.files import make_folder, replace_file, replace_json
-from pfes.system.stages import Stage
+from pfes.system.stages import Notice, Stage
 from pfes.tasks.columns import Columns, find_columns
 from pfes.tasks.draft import Draft, draft_task
 from pfes.tasks.encode import has_end
 from pfes.tasks.loader import load_run_task
 from pfes.tasks.spec import builtin_tasks, label_key, read_spec
+from pfes.tasks.templates import POOL
 
 # The best that was measured, beside the defaults of a search: docs/defaults.md
 SETTINGS: dict[str, Any] = {
@@ -83,6 +85,11 @@ class Fit:
                 choices = Choices(task)
                 if self.columns is not None:
                     given = self.given.words or {}, self.given.template
+                    if model.sent is not None:
+                        templates = 1 if self.given.template is not None else POOL
+                        expected = choice_requests(model, task, templates)
+                        said = expected.sentence(config.price_per_million)
+                        yield Notice(f"To choose words and a template: {said}")
                     reader = search_reader(config)
                     choices = yield from choose_task(model, task, reader, *given)
                     self._write(choices)

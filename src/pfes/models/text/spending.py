@@ -31,8 +31,8 @@ class Spending:
             ):
                 if limit is not None and value >= limit:
                     raise LimitReachedError(
-                        f"--{setting} {limit} is reached: {self}; what was answered is kept, so "
-                        f"the same command with --resume and a higher --{setting} goes on from here"
+                        f"--{setting} {limit} is reached, {self}; answers are kept: the same "
+                        f"command with --resume and a higher --{setting} goes on"
                     )
             self.requests += 1
 

@@ -1,11 +1,13 @@
 """A model behind an API that takes text and lists a few likely answers."""
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pfes.config import KEY, PATIENCE, TEXT_ONLY, RunConfig
 from pfes.contract import Batch, Family, Floats, Interface, LanguageModel, Written
@@ -19,18 +21,29 @@ from pfes.models.text.answer_store import AnswerStore
 from pfes.models.text.pace import Pace
 from pfes.models.text.pieces import Pieces
 from pfes.models.text.spending import Spending
-from pfes.models.text.wire import PATHS, QUESTIONS, Listed, bound, listed_answers, named_tokens
+from pfes.models.text.wire import (
+    PATHS,
+    QUESTIONS,
+    TOKEN,
+    Listed,
+    bound,
+    listed_answers,
+    named_tokens,
+)
 from pfes.tasks.encode import verbalizer_tokens
 from pfes.tasks.spec import TaskSpec
+from pfes.tasks.turns import turns
 
 WIDTH = 128  # bytes of text for each piece of a prompt, with zeros behind it
 SENTENCE = "The weather is fine today, and the sky is"
-HELLO = Written(SENTENCE, ("Answer with one word.", "Is water wet, yes or no?"))
+ONE_WORD = "Answer with one word."
+HELLO = Written(SENTENCE, (ONE_WORD, "Is water wet, yes or no?"))
 COUNTS = (128, 50, 20, 10, 5, 1)  # words of a list that are asked for, until a server gives them
 TOO_MANY = (400, 422)  # how servers refuse a list that is too long for them
 FORBIDDEN = (401, 403)
 LENGTH = 4096  # tokens that a model takes, where neither server nor tokenizer says
-PIECES_OF_A_WORD = 2  # tokens that a word may have, where no tokenizer says
+LONGEST_WORD = 2  # tokens that a word has, at most on average, where no tokenizer says
+USUAL_WORD = 1.3
 CHAT_MARKS = 64  # tokens that a chat's own marks may take
 LISTED = " (listed)"  # behind a word: whether an answer lists it, as a piece of its own
 IS_LISTED, IS_NOT = 0.0, -1.0
@@ -84,9 +97,14 @@ class TextModel(LanguageModel):
         self.store = store or AnswerStore()
         self.pace = Pace()
         self._known = source is not None
+        self.tokens_of_a_piece = 1.0 if self._known else USUAL_WORD
         self._pool = DaemonPool(self.pace.most)
         self.interface = interface
         self._offer: Offer | None = None
+
+    @property
+    def sent(self) -> str:  # type: ignore[override]
+        return str(self.spending)
 
     @property
     def offer(self) -> Offer:
@@ -139,6 +157,30 @@ class TextModel(LanguageModel):
         tokens = self.tokenizer.learn(words)
         return tokens, self.logprobs(prompt[None], batch.with_words(tokens))[0]
 
+    def request_for(
+        self, prompt: Floats, spec: TaskSpec, words: Sequence[int]
+    ) -> tuple[str, dict[str, Any], list[dict[str, Any]]]:
+        """Return where and what a template is sent, its texts not filled in, and what is added.
+
+        What is added names the words, where the server answers for those; each is a request.
+        """
+        template, shown = spec.template(self.family), "".join(spec.demonstrations)
+        written = Written(shown + template, turns(spec, shown, template))
+        body = self._question(spelled_text(prompt), written, self.offer)
+        return PATHS[self.offer.interface], body, self._parts(list(self._names(words) or ()))
+
+    def named(self, words: Sequence[int]) -> list[str] | None:
+        """Return what the server calls these words, if it answers for words that are named."""
+        names = self._names(words)
+        return None if names is None else [f"{TOKEN}{token}" for token in names]
+
+    def are_listed(self, prompt: Floats, batch: Batch) -> NDArray[np.bool_]:
+        """Say which of the batch's words each answer lists, `(examples, words)`."""
+        words = [self.tokenizer.decode([word]) for word in batch.words]
+        names = self._names(batch.words)
+        rows = self._answers([spelled_text(prompt)], batch, names)
+        return np.array([[word in listed for word in words] for listed in rows], dtype=bool)
+
     def _names(self, words: Sequence[int]) -> dict[int, str] | None:
         """Return the words by their tokens, where the server answers for words that are named."""
         if not self.offer.names:
@@ -151,14 +193,12 @@ class TextModel(LanguageModel):
         self, prompts: Sequence[str], batch: Batch, names: dict[int, str] | None
     ) -> Iterator[Listed]:
         """Ask about all examples behind all prompts."""
+        asked = self._parts(list(names or ()))
         parts: list[dict[str, Any]] = []
-        tokens = list(names or {})
-        size = self.offer.listed
-        asked = [tokens[i : i + size] for i in range(0, len(tokens), size)] or [[]]
         for prompt in prompts:
             for written in batch.written:
                 body = self._question(prompt, written, self.offer)
-                parts += [body | (named_tokens(part) if part else {}) for part in asked]
+                parts += [body | part for part in asked]
         path = PATHS[self.offer.interface]
         self.pace.restart()
 
@@ -173,16 +213,22 @@ class TextModel(LanguageModel):
             row = first
             for _ in asked[1:]:
                 row = row | next(answers)
-            yield {text: row.get(f"token_id:{token}", math.nan) for token, text in names.items()}
+            yield {text: row.get(f"{TOKEN}{token}", math.nan) for token, text in names.items()}
+
+    def _parts(self, tokens: list[int]) -> list[dict[str, Any]]:
+        """Return what is added to a question, for each request that names some of the tokens."""
+        size = self.offer.listed
+        parts = [tokens[start : start + size] for start in range(0, len(tokens), size)]
+        return [named_tokens(part) for part in parts] or [{}]
 
     def _question(self, prompt: str, written: Written, offer: Offer) -> dict[str, Any]:
         question = QUESTIONS[offer.interface](prompt, written, offer.listed)
         return {"model": self.served_name} | question
 
-    def _ask(self, path: str, body: dict[str, Any], client: Client) -> Listed:
+    def _ask(self, path: str, body: dict[str, Any], client: Client, anew: bool = False) -> Listed:
         """Return an answer that is kept, or ask for it and keep it."""
         request = [self.name, path, body]
-        kept = self.store.get(request)
+        kept = None if anew else self.store.get(request)
         if kept is not None:
             return dict(kept)
         stripped = path == PATHS["chat"]
@@ -197,6 +243,18 @@ class TextModel(LanguageModel):
         self.store.put(request, listed)
         self.pace.answered(client.slowed)
         return listed
+
+    def answers_per_second(self, texts: Sequence[str]) -> float:
+        """Measure how many requests a second are answered, at the pace that is found."""
+        self.pace.restart()
+        path, began = PATHS[self.offer.interface], time.perf_counter()
+        bodies = [self._question("", Written(t, (ONE_WORD, t)), self.offer) for t in texts]
+
+        def ask(body: dict[str, Any]) -> Listed:
+            return self._ask(path, body, self.client, anew=True)
+
+        answered = list(in_order(self._pool, self.client, lambda: self.pace.at_once, ask, bodies))
+        return len(answered) / (time.perf_counter() - began)
 
     def find_offer(self, anew: bool = False) -> Iterator[Check]:
         """Find out what the server can do; what was found before is kept, unless asked `anew`."""
@@ -231,7 +289,7 @@ class TextModel(LanguageModel):
         if longest is not None:
             self.max_length = min(self.max_length, int(longest) - 1)  # one is for the answer
         if not self._known:
-            self.max_length //= PIECES_OF_A_WORD
+            self.max_length //= LONGEST_WORD
         yield Check("model", self.served_name)
 
     def _try_interfaces(self, anew: bool) -> Offer:
@@ -243,7 +301,7 @@ class TextModel(LanguageModel):
             if kept:
                 return Offer(**kept)
             try:
-                offer = self._try_interface(kind)
+                offer = self._try_interface(kind, anew)
                 self.store.put(request, asdict(offer))
                 return offer
             except (RefusedError, AnswerError) as error:
@@ -251,31 +309,33 @@ class TextModel(LanguageModel):
                     raise
         raise AssertionError("the last one returns or raises")
 
-    def _try_interface(self, kind: Interface) -> Offer:
+    def _try_interface(self, kind: Interface, anew: bool) -> Offer:
         """Ask for fewer and fewer words until the server answers."""
         for count in COUNTS:
             offer = Offer(kind, count, False)
             body = self._question("", HELLO, offer)
             try:
-                self._ask(PATHS[kind], body, self.client)
+                self._ask(PATHS[kind], body, self.client, anew)
             except RefusedError as error:
                 if count == COUNTS[-1] or error.status not in TOO_MANY:
                     raise
                 continue
-            return replace(offer, names=self._try_names(body)) if kind == "completions" else offer
+            names = kind == "completions" and self._try_names(body, anew)
+            return replace(offer, names=names)
         raise AssertionError("the last one returns or raises")
 
-    def _try_names(self, body: dict[str, Any]) -> bool:
+    def _try_names(self, body: dict[str, Any], anew: bool) -> bool:
         """Say whether the server answers for words that are named, and the tokenizer knows them."""
         tokens = [self.tokenizer.token(piece) for piece in self.tokenizer(SENTENCE)["input_ids"]]
         named = sorted({token for token in tokens if token is not None})[:2]
         if len(named) < 2:
             return False
         try:
-            listed = self._ask(PATHS["completions"], body | named_tokens(named), self.client)
+            named_body = body | named_tokens(named)
+            listed = self._ask(PATHS["completions"], named_body, self.client, anew)
         except (RefusedError, AnswerError):
             return False
-        return all(f"token_id:{token}" in listed for token in named)
+        return all(f"{TOKEN}{token}" in listed for token in named)
 
 
 def spelled_text(prompt: Floats) -> str:

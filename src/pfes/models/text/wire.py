@@ -9,6 +9,7 @@ from pfes.models.served.client import AnswerError
 from pfes.tasks.turns import messages
 
 PATHS = {"completions": "/completions", "chat": "/chat/completions"}
+TOKEN = "token_id:"  # how vLLM's name of a word begins that was asked for by its token
 LEAST = 1e-9  # probability that is left for words that are not listed, where a list rounds to 1
 
 Listed = dict[str, float]  # log-probabilities of likely answers, by their text
