@@ -75,6 +75,7 @@ def test_a_server_is_checked_and_answers_are_shown_and_cleared(
     assert "of the 20 likeliest words" in done.stdout
     assert "word 'great': answered for " in done.stdout
     assert "requests a second" in done.stdout
+    assert "chat: also, with the 20 likeliest words" in done.stdout
     fake.max_logprobs, fake.interfaces = 5, ("chat",)
     done = call("serve-check", f"openai:{fake.url}")
     assert "interface: chat" in done.stdout

@@ -1,8 +1,11 @@
 """`pfes serve-check`: check that a server is ready for a search."""
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from pfes.contract import Interface
+from pfes.errors import PfesError, SettingError
 
 if TYPE_CHECKING:
     from pfes.models.text.text_model import TextModel
@@ -26,7 +29,7 @@ def serve_check(
         str | None, typer.Option(help="the model's name on the server [its only model]")
     ] = None,
     interface: Annotated[
-        Literal["completions", "chat"] | None,
+        Interface | None,
         typer.Option(help="of an openai: server [the first that works]"),
     ] = None,
     key_variable: Annotated[
@@ -41,25 +44,31 @@ def serve_check(
 ) -> None:
     """Check all that a search needs of a server; say what to change when starting it."""
     from pfes.config import SERVED, TEXT_ONLY, make_config, takes_only_text
-    from pfes.errors import SettingError
     from pfes.models.served.served_model import ServedModel
     from pfes.models.text.text_model import TextModel
 
     if takes_only_text(url):
         make_config(model=url, task="", key_variable=key_variable)  # refuses a key in either
-        text_model = TextModel(
-            url.removeprefix(TEXT_ONLY), served_name, tokenizer, interface,
-            key_variable=key_variable, trust_remote_code=trust_remote_code,
-        )  # fmt: skip
-        _check_text(text_model, task)
+
+        def connect(kind: Interface | None) -> TextModel:
+            return TextModel(
+                url.removeprefix(TEXT_ONLY), served_name, tokenizer, kind,
+                key_variable=key_variable, trust_remote_code=trust_remote_code,
+            )  # fmt: skip
+
+        model = connect(interface)
+        _check_text(model, task)
+        if interface is None and model.interface == "completions":
+            _check_chat(connect("chat"))
+        print(f"ready: {model.sent} to find this out")
         return
     for name, value in (("interface", interface), ("key_variable", key_variable), ("task", task)):
         if value is not None:
             raise SettingError(name, "this is for openai:URL: leave it out")
-    model = ServedModel(
+    served = ServedModel(
         url.removeprefix(SERVED), served_name, tokenizer, trust_remote_code=trust_remote_code
     )
-    for check in model.checks():
+    for check in served.checks():
         print(f"{check.name}: {check.seen}")
     print("ready for pfes search")
 
@@ -72,7 +81,16 @@ def _check_text(model: "TextModel", task: str | None) -> None:
     hours = [f"It is {hour} o'clock in the" for hour in range(HOURS)]
     speed = model.answers_per_second(hours)
     print(f"speed: {speed:.1f} requests a second, {model.pace.at_once} at once")
-    print(f"ready: {model.sent}")
+
+
+def _check_chat(model: "TextModel") -> None:
+    """Say whether a server that completes text also chats."""
+    try:
+        list(model.find_offer(anew=True))
+    except PfesError:
+        print("chat: no")
+    else:
+        print(f"chat: also, with the {model.offer.listed} likeliest words (--interface chat)")
 
 
 def _check_words(model: "TextModel", name: str) -> None:

@@ -47,6 +47,36 @@ def words_from_answers(
     return {label: found[label] for label in labels}
 
 
+def answered_words(
+    model: LanguageModel, task: Task, words: Mapping[str, str], template: str
+) -> dict[str, str]:
+    """Return those of the labels' words that the model answers, spelled as it spells them.
+
+    This is for a model whose tokenizer is not known. Where only the beginning of a word is
+    answered, that is its first token, unless another word begins alike. Words of which nothing is
+    answered are left out.
+    """
+    likely = _likely_answers(model, task, template).tokens[2:]  # without the two stand-ins
+    texts = [str(model.tokenizer.decode([token])).strip() for token in likely]
+    found: dict[str, str] = {}
+    for label, word in words.items():
+        others = [other.lower() for name, other in words.items() if name != label]
+        spelled = [text for text in texts if text.lower() == word.lower()]
+        begun = [
+            text
+            for text in sorted(texts, key=len, reverse=True)
+            if len(text) >= FEWEST_LETTERS and word.lower().startswith(text.lower())
+        ]
+        own = [text for text in (*spelled, *begun) if not _begins_any(text, others)]
+        if own and own[0] not in found.values():
+            found[label] = own[0]
+    return found
+
+
+def _begins_any(text: str, words: list[str]) -> bool:
+    return any(word.startswith(text.lower()) for word in words)
+
+
 def _word(model: LanguageModel, token: int) -> str | None:
     """Return the word that a token is, if it is one."""
     word = str(model.tokenizer.decode([token])).strip()

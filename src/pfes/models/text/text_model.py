@@ -112,6 +112,9 @@ class TextModel(LanguageModel):
         assert self._offer is not None, "the server was not asked what it can do"
         return self._offer
 
+    def close(self) -> None:
+        self.store.close()
+
     def embed(self, tokens: Sequence[int]) -> Floats:
         text = self.tokenizer.decode(tokens).encode()
         if len(text) > len(tokens) * WIDTH:
