@@ -288,7 +288,8 @@ class TextModel(LanguageModel):
             some = ", ".join(list(served)[:5]) or "nothing"
             named = some if len(served) <= 5 else f"{some} and {len(served) - 5} others"
             raise SettingError("served_name", f"no {self.served_name}: {server.url} has {named}")
-        longest = served[self.served_name].get("max_model_len")
+        about = served[self.served_name]
+        longest = about.get("max_model_len") or (about.get("meta") or {}).get("n_ctx")
         if longest is not None:
             self.max_length = min(self.max_length, int(longest) - 1)  # one is for the answer
         if not self._known:
