@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,28 @@ def test_faults_that_pass_change_no_answer(
     before = fake.asked
     np.testing.assert_array_equal(again(), wanted)
     assert fake.asked == before  # every answer is kept
+
+
+def test_the_same_text_is_asked_once(
+    fake: TextServer, ask: Callable[..., tuple[TextModel, Asked]], task_file: Path
+) -> None:
+    model, _ = ask()
+    task = load_task(task_file, 6)
+    batch = encode_for(model, task.spec, task.train[:1] * 8, 0)
+    before = fake.asked
+    values = model.logprobs(np.empty((2, 0, model.width), np.float32), batch)
+    assert fake.asked == before + 1
+    assert np.ptp(values[..., 0]) == 0
+
+
+@pytest.mark.parametrize("date", [True, False])
+def test_a_server_says_how_long_it_is_left_alone(fake: TextServer, date: bool) -> None:
+    later = formatdate(time.time() + 90, usegmt=True) if date else "90"
+    fake.faults.append(faults.status(429, **{"Retry-After": later}))
+    with pytest.raises(client.TryAgainError) as caught:
+        client.Server(fake.url).post("/completions", b"{}")
+    assert caught.value.wait is not None
+    assert 0 < caught.value.wait <= 90
 
 
 def test_a_server_that_hangs_is_given_up(

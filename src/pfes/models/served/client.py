@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from email.utils import parsedate_to_datetime
 from typing import Any, Protocol, TypeVar
 
 from pfes.config import PATIENCE
@@ -273,8 +274,13 @@ class TryAgainError(PfesError):
 
 
 def _seconds(answer: Any) -> float | None:
-    """Return how many seconds the server asks us to wait."""
+    """Return how many seconds the server asks us to wait: a number, or until a date."""
+    asked = answer.headers.get("Retry-After", "")
     try:
-        return min(float(answer.headers["Retry-After"]), LONGEST_WAIT)
-    except (KeyError, ValueError):
-        return None
+        seconds = float(asked)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(asked).timestamp() - time.time()
+        except (ValueError, TypeError):
+            return None
+    return seconds if 0 <= seconds < math.inf else None

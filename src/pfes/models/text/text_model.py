@@ -1,9 +1,12 @@
 """A model behind an API that takes text and lists a few likely answers."""
 
+import json
 import math
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -101,6 +104,7 @@ class TextModel(LanguageModel):
         self._pool = DaemonPool(self.pace.most)
         self.interface = interface
         self._offer: Offer | None = None
+        self._guard, self._asking = Lock(), dict[str, Lock]()
 
     @property
     def sent(self) -> str:  # type: ignore[override]
@@ -231,21 +235,32 @@ class TextModel(LanguageModel):
     def _ask(self, path: str, body: dict[str, Any], client: Client, anew: bool = False) -> Listed:
         """Return an answer that is kept, or ask for it and keep it."""
         request = [self.name, path, body]
-        kept = None if anew else self.store.get(request)
-        if kept is not None:
-            return dict(kept)
-        stripped = path == PATHS["chat"]
+        with self._one_at_a_time(json.dumps(request)):  # the same text may be there twice
+            kept = None if anew else self.store.get(request)
+            if kept is not None:
+                return dict(kept)
+            stripped = path == PATHS["chat"]
 
-        def read(answer: Any) -> Listed:
-            listed = listed_answers(answer, stripped)
-            usage = answer.get("usage") or {}
-            self.spending.used(int(usage.get("total_tokens") or 0) or _tokens(body))
-            return listed
+            def read(answer: Any) -> Listed:
+                listed = listed_answers(answer, stripped)
+                usage = answer.get("usage") or {}
+                self.spending.used(int(usage.get("total_tokens") or 0) or _tokens(body))
+                return listed
 
-        listed = client.ask(path, body, read)
-        self.store.put(request, listed)
+            listed = client.ask(path, body, read)
+            self.store.put(request, listed)
         self.pace.answered(client.slowed)
         return listed
+
+    @contextmanager
+    def _one_at_a_time(self, request: str) -> Iterator[None]:
+        """Keep threads that ask the same apart: the second one finds the first one's answer."""
+        with self._guard:
+            lock = self._asking.setdefault(request, Lock())
+        with lock:
+            yield
+        with self._guard:
+            self._asking.pop(request, None)
 
     def answers_per_second(self, texts: Sequence[str]) -> float:
         """Measure how many requests a second are answered, at the pace that is found."""
