@@ -65,6 +65,27 @@ def test_fit_predict_and_the_exported_program_agree(
     assert "use --format text" in refused.stderr
 
 
+@pytest.mark.parametrize("interface", ["completions", "chat"])
+@pytest.mark.parametrize("method", ["bdpl", "rlprompt"])
+def test_a_search_over_words_is_repeated_for_nothing(
+    fake: TextServer, task_file: Path, folders: Callable[[str], Path], method: str, interface: str
+) -> None:
+    policy = {"policy_model": str(folders("gpt2"))} if method == "rlprompt" else {}
+    settings = policy | {
+        "shots": 4, "budget": 12, "population": 6, "prompt_length": 2, "eval_every": 6,
+        "test_limit": 8, "free": "none", "interface": interface,
+    }  # fmt: skip
+    first = pfes.search(f"openai:{fake.url}", task_file, method, **settings)
+    sent = [body.get("prompt") or body["messages"][0]["content"] for body in fake.seen]
+    assert first.text
+    assert any(text.startswith(first.text.strip() + "\n") for text in sent)
+    before = fake.asked
+    again = pfes.search(f"openai:{fake.url}", task_file, method, **settings)
+    assert fake.asked == before
+    assert (again.text, again.test) == (first.text, first.test)
+    assert len({json.dumps(body, sort_keys=True) for body in fake.seen}) == len(fake.seen)
+
+
 def test_a_server_is_checked_and_answers_are_shown_and_cleared(
     fake: TextServer, task_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

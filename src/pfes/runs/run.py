@@ -77,7 +77,7 @@ def run(
                 outcome = yield from _search(context, resume)
             result = yield from evaluate_outcome(context, outcome)
             if opened.sent is not None:
-                yield Notice(f"Answers that were kept aside, {opened.sent}")
+                yield Notice(f"In all, {opened.sent}")
             return result
         except LimitReachedError as error:
             if folder is not None and folder.files.prompt.exists():
