@@ -59,7 +59,7 @@ def test_fit_predict_and_the_exported_program_agree(
     assert [list(answer) for answer in answers] == [["good", "bad"]] * 3
     np.testing.assert_allclose([list(a.values()) for a in answers], wanted, atol=1e-6)
     lines = (exported / "answer.py").read_text().splitlines()
-    assert len([line for line in lines if line.strip()]) <= 50
+    assert len([line for line in lines if line.strip()]) <= 36
     refused = call("export", out, "--format", "vllm", "--out", tmp_path / "other")
     assert refused.returncode == 2
     assert "use --format text" in refused.stderr

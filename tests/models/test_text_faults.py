@@ -52,7 +52,7 @@ def ask(
 
     def connected(store: str = "answers", **options: Any) -> tuple[TextModel, Asked]:
         model = TextModel(fake.url, store=AnswerStore(tmp_path / store), **options)
-        list(model.find_offer())
+        list(model.checks())
         batch = encode_for(model, load_task(task_file, 6).spec, load_task(task_file, 6).train, 0)
         prompt = np.empty((1, 0, model.width), np.float32)
         return model, lambda: model.logprobs(prompt, batch)
@@ -93,14 +93,14 @@ def test_faults_that_pass_change_no_answer(
     _, first = ask()
     wanted = first()
     model, again = ask("another store")
-    before, counted = fake.asked, model.spending.requests
+    before, counted = fake.asked, model.service.spending.requests
     given, repeated = FAULTS[name]
     fake.faults.extend(given)
     np.testing.assert_array_equal(again(), wanted)
     assert not fake.faults
     assert fake.asked - before == 12 + repeated
     unpaid = repeated if name in ("a storm of 429", "500 and 503") else 0
-    assert model.spending.requests - counted == 12 + repeated - unpaid
+    assert model.service.spending.requests - counted == 12 + repeated - unpaid
     before = fake.asked
     np.testing.assert_array_equal(again(), wanted)
     assert fake.asked == before  # every answer is kept
@@ -137,7 +137,7 @@ def test_a_server_that_hangs_is_given_up(
     with pytest.raises(PfesError, match=r"did not answer for .* --resume goes on"):
         question()
     fake.faults.clear()
-    model.client.patience = 60
+    model.service.client.patience = 60
     assert np.isfinite(question()).all()
 
 

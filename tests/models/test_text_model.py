@@ -46,7 +46,7 @@ def local(folders: Callable[[str], Path]) -> pfes.LanguageModel:
 def connect(fake: TextServer, tmp_path: Path) -> Callable[..., TextModel]:
     def connected(store: str = "answers", **options: object) -> TextModel:
         model = TextModel(fake.url, store=AnswerStore(tmp_path / store), **options)
-        list(model.find_offer())
+        list(model.checks())
         return model
 
     return connected

@@ -37,7 +37,7 @@ def own_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_listed_words_are_near_those_of_the_model_here(server: LlamaServer) -> None:
     model, local = TextModel(server.url, tokenizer=MODEL), pfes.load_model(MODEL)
-    list(model.find_offer())
+    list(model.checks())
     assert (model.offer.interface, model.offer.listed) == ("completions", 128)
     assert not model.offer.names
     task = load_task(TASK, 4)

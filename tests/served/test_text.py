@@ -49,7 +49,7 @@ def local() -> pfes.LanguageModel:
 
 def connect(server: VllmServer, **options: object) -> TextModel:
     model = TextModel(server.url, **options)
-    list(model.find_offer())
+    list(model.checks())
     return model
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pfes.contract import Interface
+from pfes.contract import Interface, Written
 from pfes.errors import PfesError, SettingError
 
 if TYPE_CHECKING:
@@ -74,19 +74,20 @@ def serve_check(
 
 
 def _check_text(model: "TextModel", task: str | None) -> None:
-    for check in model.find_offer(anew=True):
+    for check in model.checks(anew=True):
         print(f"{check.name}: {check.seen}")
     if task is not None:
         _check_words(model, task)
     hours = [f"It is {hour} o'clock in the" for hour in range(HOURS)]
-    speed = model.answers_per_second(hours)
-    print(f"speed: {speed:.1f} requests a second, {model.pace.at_once} at once")
+    asked = [model.offer.question("", Written(hour, ("Go on.", hour))) for hour in hours]
+    speed = model.service.a_second(asked)
+    print(f"speed: {speed:.1f} requests a second, {model.service.pace.at_once} at once")
 
 
 def _check_chat(model: "TextModel") -> None:
     """Say whether a server that completes text also chats."""
     try:
-        list(model.find_offer(anew=True))
+        list(model.checks(anew=True))
     except PfesError:
         print("chat: no")
     else:

@@ -57,10 +57,10 @@ def text_files(saved: SavedPrompt, trust_remote_code: bool) -> dict[str, str]:
 
 
 def _prompt(saved: SavedPrompt, model: TextModel) -> dict[str, Any]:
-    path, body, named = model.request_for(saved.prompt, saved.spec, saved.words_of(model))
+    (path, body), named = model.request_for(saved.prompt, saved.spec, saved.words_of(model))
     template = saved.spec.template(model.family)
     content = {
-        "url": model.client.servers[0].url + path,
+        "url": model.service.client.servers[0].url + path,
         "key_variable": saved.config.key_variable or KEY,
         "request": body,
         "named": named,

@@ -10,6 +10,7 @@ from pfes.tasks.turns import messages
 
 PATHS = {"completions": "/completions", "chat": "/chat/completions"}
 TOKEN = "token_id:"  # how vLLM's name of a word begins that was asked for by its token
+NAMED = "logprob_token_ids"  # vLLM's, for such words
 LEAST = 1e-9  # probability that is left for words that are not listed, where a list rounds to 1
 
 Listed = dict[str, float]  # log-probabilities of likely answers, by their text
@@ -72,6 +73,6 @@ def named_tokens(tokens: Sequence[int]) -> dict[str, Any]:
     """Return what makes a vLLM server answer for these tokens, likely or not."""
     return {
         "logprobs": len(tokens),
-        "logprob_token_ids": list(tokens),
+        NAMED: list(tokens),
         "return_tokens_as_token_ids": True,
     }
