@@ -198,7 +198,7 @@ def test_a_limit_ends_a_session_and_the_next_one_pays_for_nothing_twice(
     fake: TextServer, task_file: Path, tmp_path: Path
 ) -> None:
     out, model = tmp_path / "run", f"openai:{fake.url}"
-    with pytest.raises(LimitReachedError, match=r"--max-requests 120 is reached: 120 requests"):
+    with pytest.raises(LimitReachedError, match=r"--max-requests 120 is reached, 120 requests"):
         pfes.search(model, task_file, out=out, max_requests=120, **BDPL)
     assert len(fake.seen) == 120  # a refused one need not be paid
     kept = pfes.Classifier.from_run(out)  # the best so far
