@@ -98,7 +98,7 @@ def test_listed_words_have_the_answers_of_the_model_here(
 
 def test_a_run_has_the_figures_of_the_model_here(server: VllmServer) -> None:
     """Where every word is answered for, because the tokenizer is known and the server is vLLM."""
-    settings = {"shots": 8, "test_limit": 40, "reading": "offset", "free": "none"}
+    settings = {"shots": 4, "test_limit": 24, "reading": "offset", "free": "none"}
     for method in ("manual", "icl"):
         here = pfes.search(MODEL, TASK, method, **settings)
         there = pfes.search(f"openai:{server.url}", TASK, method, tokenizer=MODEL, **settings)
@@ -111,8 +111,8 @@ def test_a_run_has_the_figures_of_the_model_here(server: VllmServer) -> None:
 def test_fit_and_the_exported_program(
     server: VllmServer, tmp_path: Path, interface: str, capsys: pytest.CaptureFixture
 ) -> None:
-    settings = {"model": f"openai:{server.url}", "interface": interface, "shots": 8, "draws": 2}
-    fitted = start_fit(TASK, tmp_path / "run", settings | {"test_limit": 60}, Given())
+    settings = {"model": f"openai:{server.url}", "interface": interface, "shots": 4, "draws": 2}
+    fitted = start_fit(TASK, tmp_path / "run", settings | {"test_limit": 30}, Given())
     result = result_of(fitted.events())
     with capsys.disabled():
         print(f"\n{interface}: template {result.zero_shot:.3f}, found {result.test:.3f}")
@@ -130,7 +130,7 @@ def test_fit_on_questions(
     data = TEXT_DATA / "trec/train.jsonl"
     if not data.exists():
         pytest.skip(f"needs questions with labels in {data}, or PFES_TEXT_DATA")
-    settings = {"model": f"openai:{server.url}", "shots": 8, "draws": 2, "test_limit": 60}
+    settings = {"model": f"openai:{server.url}", "shots": 4, "draws": 2, "test_limit": 40}
     fitted = start_fit(str(data), tmp_path / "run", settings, Given(label="label"))
     result = result_of(fitted.events())
     with capsys.disabled():

@@ -42,6 +42,7 @@ class AnswerStore:
                 "CREATE TABLE IF NOT EXISTS answers "
                 "(number INTEGER PRIMARY KEY, request BLOB UNIQUE, answer TEXT)"
             )
+            self._bound()
 
     def get(self, request: Any) -> Any:
         """Return what was answered to a request, or None."""
