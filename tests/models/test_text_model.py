@@ -225,9 +225,18 @@ def test_the_best_pace_is_found_and_429_slows_down() -> None:
             now[0] += 1 / min(pace.at_once, 4)
             pace.answered(0)
         assert pace.at_once == 4
+        pace.restart()
+        for _ in range(400):  # now it answers eight at once
+            now[0] += 1 / min(pace.at_once, 8)
+            pace.answered(0)
+        assert pace.at_once == 8
         pace.answered(3)
+        assert pace.at_once == 4
+        pace.restart()
+        pace.answered(4)
         assert pace.at_once == 2
-        pace.answered(3)
+        for _ in range(100):
+            pace.answered(4)
         assert pace.at_once == 2
 
 

@@ -11,7 +11,8 @@ ENOUGH = 1.15  # times as fast, for twice as many requests at once to be worth i
 class Pace:
     """Begins with two requests at a time, and doubles them as long as that is faster.
 
-    A server that answers 429 gets half as many from then on.
+    Every series of requests tries again, as a server may have been busy with something else. One
+    that answers 429 gets half as many from then on.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -27,6 +28,7 @@ class Pace:
         """Begin a series of requests: the time before it does not count."""
         with self._lock:
             self._answers, self._began = 0, time.perf_counter()
+            self._settled, self._best = self._slowed > 0, 0.0
 
     def answered(self, slowed: int) -> None:
         """Note an answer; `slowed` is how often the server has answered 429 so far."""
