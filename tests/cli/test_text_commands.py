@@ -16,7 +16,8 @@ TEXTS = ["a great film", "dull and 'terrible' {really}", "no idea"]
 
 
 @pytest.fixture
-def fake() -> Iterator[TextServer]:
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[TextServer]:
+    monkeypatch.setenv("PFES_CACHE", str(tmp_path / "cache"))  # a port may come again
     with serving_text() as server:
         yield server
 
@@ -87,9 +88,8 @@ def test_a_search_over_words_is_repeated_for_nothing(
 
 
 def test_a_server_is_checked_and_answers_are_shown_and_cleared(
-    fake: TextServer, task_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake: TextServer, task_file: Path
 ) -> None:
-    monkeypatch.setenv("PFES_CACHE", str(tmp_path / "cache"))
     done = call("serve-check", f"openai:{fake.url}", "--task", task_file)
     assert done.returncode == 0, done.stderr
     assert "interface: completions" in done.stdout

@@ -31,7 +31,8 @@ TOKENIZER = tiny.make_tokenizer("causal")
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[TextServer]:
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[TextServer]:
+    monkeypatch.setenv("PFES_CACHE", str(tmp_path / "cache"))  # a port may come again
     monkeypatch.setattr(client, "FIRST_WAIT", 0.01)
     with serving_text() as server:
         yield server
