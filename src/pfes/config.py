@@ -1,10 +1,11 @@
 """The settings of a run: each declared once, with its default, its limits and its help."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -34,6 +35,7 @@ FORMER: dict[str, Any] = {"reading": "plain", "init": "vocab", "sigma0": "paper"
 
 Beta = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 StepSize = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
 Shots = Annotated[int, Field(ge=1)] | Literal["all"]
 Balance = Literal["equal", "most", "natural"]
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
@@ -41,6 +43,19 @@ Schedule = Literal["constant", "linear", "cosine"]
 OnStop = Literal["restart", "end"]
 ReadingName = Literal["plain", "offset", "slope", "words", "auto"]
 EQUAL: Balance = "equal"
+
+
+def _counts(value: Any) -> Any:
+    """Read numbers separated by commas, in rising order."""
+    parts = value.split(",") if isinstance(value, str) else value
+    parts = [parts] if isinstance(parts, int) else parts
+    try:
+        return tuple(sorted({int(part) for part in parts}))
+    except (TypeError, ValueError):
+        raise ValueError("give whole numbers, separated by commas") from None
+
+
+EvaluationCounts = Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_counts)]
 
 
 class RunConfig(BaseModel):
@@ -238,6 +253,18 @@ class RunConfig(BaseModel):
         description="evaluations between two looks at validation",
         json_schema_extra={"source": "ours: fifty looks in the paper's budget"},
     )
+    checkpoint_seconds: float = Field(
+        5.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="seconds between two checkpoints of a search; 0: one after every step",
+        json_schema_extra={"source": "ours: what a kill may lose, at most"},
+    )
+    report_at: EvaluationCounts = Field(
+        (),
+        description="also test what was selected by these evaluations, comma-separated [none]",
+        json_schema_extra={"source": "ours: what a search comes to is at its end"},
+    )
     test_limit: int | None = Field(None, ge=1, description="use only so many test examples")
     data_dir: str | None = Field(None, description="folder with local copies, one per task")
     device: str | None = Field(None, description="such as cpu, cuda, cuda:1, mps [GPU, else CPU]")
@@ -262,8 +289,11 @@ class RunConfig(BaseModel):
     workers: int | None = Field(
         None, ge=1, description="Ray workers, each with the model [as many as there is room for]"
     )
-    gpus_per_worker: float = Field(
-        0.0, ge=0, allow_inf_nan=False, description="GPUs of a Ray worker; may be a part"
+    gpus_per_worker: float | None = Field(
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="GPUs of a Ray worker; may be a part [1 if Ray has any, else 0]",
     )
     threads: int | None = Field(
         None, ge=1, description="CPU threads of the model [all, or a Ray worker's share]"
@@ -351,6 +381,8 @@ class Settings(TypedDict, total=False):
     balance: Balance
     seed: int
     eval_every: int
+    checkpoint_seconds: float
+    report_at: int | str | Sequence[int]
     test_limit: int | None
     data_dir: str | None
     device: str | None
@@ -361,7 +393,7 @@ class Settings(TypedDict, total=False):
     batch_tokens: int | None
     engine: str
     workers: int | None
-    gpus_per_worker: float
+    gpus_per_worker: float | None
     threads: int | None
     block: int | None
 
@@ -369,8 +401,9 @@ class Settings(TypedDict, total=False):
 # Settings that say where a run takes place, not what it is: they may change when it is resumed
 LOCATION = frozenset(
     (
-        "device", "data_dir", "patience", "engine", "workers", "gpus_per_worker", "threads",
-        "trust_remote_code", "key_variable", "max_requests", "max_tokens", "price_per_million",
+        "device", "device_map", "data_dir", "patience", "engine", "workers", "gpus_per_worker",
+        "threads", "trust_remote_code", "checkpoint_seconds", "key_variable", "max_requests",
+        "max_tokens", "price_per_million",
     )
 )  # fmt: skip
 

@@ -85,6 +85,8 @@ class LanguageModel(ABC):
     width: int  # e: of the input embedding, which is not always the hidden size
     max_length: int  # tokens that the model takes, prompt included
     precision: str | None = None  # of the weights, such as float32; None where nobody says
+    parameters: int | None = None  # how many the model has; None where nobody says
+    has_gradients: bool = False  # whether `gradient` can be called: no search needs it
     # Whether a prompt may be any embeddings. If not, `embed` spells tokens as text, in a way of the
     # model's own, and a prompt is something that `embed` has returned.
     takes_embeddings: bool = True
@@ -141,6 +143,14 @@ class LanguageModel(ABC):
         if kept is None:
             return tokens, self.logprobs(prompt[None], batch.with_words(tokens))[0]
         return tokens, np.concatenate(kept)[:, [*batch.words, *tokens]]
+
+    def gradient(self, prompt: Floats, batch: Batch, slopes: Floats) -> Floats:
+        """Return the gradient at one prompt `(length, width)`, which has the same shape.
+
+        It is that of the sum of `slopes`, `(examples, words)`, times `logprobs`. Only prompt tuning
+        asks for it.
+        """
+        raise NotImplementedError("a model that can only be queried has no gradients")
 
     def choose_batch_tokens(self, prompt: Floats, batch: Batch, candidates: int) -> int | None:
         """Measure how to evaluate `candidates` prompts at a time fastest.

@@ -33,7 +33,7 @@ RATE = f"{PAPER}, appendix I-A: ZO-SGD's learning rate"
 UNIT = _both(1.0, f"{PAPER}: BBT's")
 LENGTH = Default(50, 10, f"{PAPER}: RoBERTa-Large's for masked models, OPT-6.7B's for causal ones")
 
-OptimizerName = Literal["one-plus-one", "saes", "cmaes", "zosgd", "bdpl", "rlprompt"]
+OptimizerName = Literal["one-plus-one", "saes", "cmaes", "zosgd", "bdpl", "rlprompt", "adam"]
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,18 @@ class Method:
     space: Literal["full", "subspace", "tokens"] | None
     damping: Literal["full", "intrinsic"] | None
     loss: Literal["ce", "ce+cr", "reward"]
-    sigma0: Default | None  # for ZO-SGD, BDPL and RLPrompt: the learning rate
+    sigma0: Default | None  # for ZO-SGD, BDPL, RLPrompt and Adam: the learning rate
     prompt_length: Default = LENGTH
     shows_examples: bool = False
 
     @property
     def regularized(self) -> bool:
         return self.loss == "ce+cr"
+
+    @property
+    def needs_gradients(self) -> bool:
+        """Whether this is no search, but the ceiling that a search is held against."""
+        return self.optimizer == "adam"
 
     @property
     def takes_batches(self) -> bool:
@@ -122,6 +127,10 @@ METHODS = {
             _both(1e-3, "ours: RLPrompt's 5e-5 is for 12,000 steps, a budget here has hundreds"),
             prompt_length=_both(5, "RLPrompt's"),
         ),
+        Method(
+            "prompt-tuning", "no search but the ceiling: soft prompt tuning by gradients, Adam; CE",
+            "adam", "full", None, "ce", _both(3e-2, "PEFT's guide to prompt tuning"),
+        ),
     )
 }  # fmt: skip
 
@@ -133,6 +142,7 @@ SETTINGS: dict[OptimizerName, tuple[str, ...]] = {
     "zosgd": ("radius", "schedule"),
     "bdpl": ("population", "candidate_tokens"),
     "rlprompt": ("population", "policy_model"),
+    "adam": (),
 }
 FEWEST_CANDIDATES: dict[OptimizerName, int] = {"cmaes": 3, "bdpl": 2, "rlprompt": 2}
 
@@ -142,6 +152,12 @@ def get_method(name: str) -> Method:
     if name not in METHODS:
         raise SettingError("method", f"no {name!r}; choose one of {', '.join(METHODS)}")
     return METHODS[name]
+
+
+def no_gradients(method: Method, model: str) -> SettingError:
+    """Return the error that a model cannot be differentiated."""
+    message = f"{method.name} follows gradients, and {model} gives none: use a local model"
+    return SettingError("method", f"{message} in this process, or a search")
 
 
 def settings_of(method: Method) -> tuple[str, ...]:
@@ -158,7 +174,7 @@ def settings_of(method: Method) -> tuple[str, ...]:
         names.append("batch_examples")
     if method.space != "tokens":
         names += ("init", "demonstrations", "draws")
-    return (*names, "placement", "eval_every")
+    return (*names, "placement", "eval_every", "checkpoint_seconds", "report_at")
 
 
 # Every setting that some methods take and others do not
@@ -167,4 +183,4 @@ METHOD_SETTINGS = frozenset(name for method in METHODS.values() for name in sett
 
 def generation_size(method: Method, population: int) -> int:
     """Return how many candidates a method evaluates at a time."""
-    return {"one-plus-one": 1, "zosgd": 2}.get(str(method.optimizer), population)
+    return {"one-plus-one": 1, "zosgd": 2, "adam": 1}.get(str(method.optimizer), population)

@@ -117,12 +117,20 @@ def test_collecting_gradients_continues_after_a_stop(task_file: Path, tmp_path: 
     assert not list(tmp_path.glob("parted*"))
 
 
-@pytest.mark.filterwarnings("ignore:TF32")  # said by turning oneDNN off
-def test_gradients_in_half_precision_become_float32(task_file: Path) -> None:
-    model, batch = prepare("gpt2", task_file)
-    model.module.to(torch.bfloat16)
-    prompts = np.stack([random_prompt(model, 3, 0, n) for n in range(2)])
-    with torch.backends.mkldnn.flags(enabled=False):
-        gradients = loss_gradients(model, prompts, batch)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "opt"])
+def test_gradients_of_a_model_in_half_precision_are_exact(
+    name: str, dtype: torch.dtype, task_file: Path
+) -> None:
+    """As those of the same weights in double precision; in half they would differ by percents."""
+    exact, batch = prepare(name, task_file)
+    exact.module.to(dtype).double()
+    prompts = np.stack([random_prompt(exact, 3, 0, n) for n in range(2)])
+    wanted = loss_gradients(exact, prompts, batch)
+
+    module = tiny.make_module(name).to(dtype)
+    model = LocalModel(name, exact.family, module, exact.tokenizer)
+    assert model.dtype == dtype
+    gradients = loss_gradients(model, prompts, batch)
     assert gradients.dtype == np.float32
-    assert np.abs(gradients).max() > 0
+    assert np.linalg.norm(gradients - wanted) < 1e-4 * np.linalg.norm(wanted)

@@ -4,11 +4,15 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from pfes.contract import Batch
+from pfes.errors import OutOfMemoryError
 from pfes.models.local import local_model
 from pfes.models.local.batch_size import fastest_batch_tokens, remembered_batch_tokens
 from pfes.models.local.local_model import LocalModel
@@ -37,9 +41,9 @@ def test_the_fastest_size_is_found(best: int) -> None:
 @pytest.mark.parametrize(
     ("best", "tried"),
     [
-        (4096, [2048, 1024, 4096, 8192]),  # it doubles until that is no faster
-        (256, [2048, 1024, 512, 256, 128]),  # or halves
-        (1024, [2048, 1024, 512]),  # or stays where it began
+        (4096, [1024, 2048, 4096, 8192]),  # it doubles until that is no faster
+        (256, [1024, 2048, 512, 256, 128]),  # or halves
+        (1024, [1024, 2048, 512]),  # or stays where it began
     ],
 )
 def test_sizes_are_doubled_or_halved(best: int, tried: list[int]) -> None:
@@ -51,6 +55,44 @@ def test_sizes_are_doubled_or_halved(best: int, tried: list[int]) -> None:
 def test_a_small_gain_is_not_worth_another_size() -> None:
     assert fastest_batch_tokens(8192, lambda tokens: 1 - 1e-6 * tokens) == 1024
     assert fastest_batch_tokens(8192, lambda tokens: 1.0) == 1024
+
+
+class Small:
+    """Fake measurements on a device with room for so many tokens: the more, the faster."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.tried: list[int] = []
+
+    def __call__(self, tokens: int) -> float:
+        self.tried.append(tokens)
+        if tokens > self.room:
+            raise OutOfMemoryError("none left")
+        return 1 / tokens
+
+
+@pytest.mark.parametrize(
+    ("room", "expected", "tried"),
+    [
+        (5000, 4096, [1024, 2048, 4096, 8192]),  # the last size that fits is kept
+        (2000, 1024, [1024, 2048, 512]),
+        (1000, 512, [1024, 512, 256]),  # what is larger than one that does not fit is not tried
+        (3, 2, [1024, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1]),
+        (1, 1, [1024, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1]),
+    ],
+)
+def test_a_size_that_does_not_fit_ends_the_doubling(
+    room: int, expected: int, tried: list[int]
+) -> None:
+    seconds = Small(room)
+    assert fastest_batch_tokens(100_000, seconds) == expected
+    assert seconds.tried == tried
+
+
+def test_where_no_token_fits_there_is_nothing_to_choose(cache: Path) -> None:
+    with pytest.raises(OutOfMemoryError, match="none left"):
+        remembered_batch_tokens("one", 8192, Small(0))
+    assert not cache.exists()
 
 
 @pytest.mark.parametrize("limit", [1, 700, 1024, 3000])
@@ -164,3 +206,46 @@ def test_a_real_model_chooses_a_size_within_its_limit() -> None:
     np.testing.assert_allclose(model.logprobs(PROMPT[None], BATCH), wanted, atol=1e-5)
     model.set_batch_tokens(None)
     assert model.batch_tokens == 2048
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_pass_that_does_not_fit_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that fails as torch does, for more than so many tokens in one pass."""
+    module, tokenizer = tiny.make_module("llama"), tiny.make_tokenizer("causal")
+    model = LocalModel("tiny", "causal", module, tokenizer)
+    forward, sizes = module.forward, []
+
+    def limited(*args: object, **options: Any) -> object:
+        rows, tokens = options["inputs_embeds"].shape[:2]
+        sizes.append(rows * tokens)
+        if sizes[-1] > 60:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return forward(*args, **options)
+
+    monkeypatch.setattr(module, "forward", limited)
+    monkeypatch.setattr(local_model.time, "perf_counter", lambda: 0.0)
+    chosen = model.choose_batch_tokens(PROMPT, BATCH, 20)
+    assert max(sizes) > 60, "it was not tried"
+    model.set_batch_tokens(chosen)
+    assert model.logprobs(np.repeat(PROMPT[None], 20, axis=0), BATCH).shape == (20, 6, 2)
+
+
+def test_a_gpu_is_remembered_by_its_model(
+    model: TimedModel, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parameters that say they are on a GPU: which one does not matter, but of which model."""
+    names = ["RTX 4090", "RTX 4090", "A100"]
+
+    def properties(device: torch.device) -> SimpleNamespace:
+        return SimpleNamespace(name=f"NVIDIA {names[device.index]}", total_memory=24 * 2**30)
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
+    for index, best in ((0, 2048), (1, 64), (2, 256)):
+        there = SimpleNamespace(device=torch.device(f"cuda:{index}"))
+        monkeypatch.setattr(model.module, "parameters", lambda there=there: [there])
+        model.seconds = Timed(best)
+        assert model.choose_batch_tokens(PROMPT, BATCH, 20) == (2048, 2048, 256)[index]
+    second, first = json.loads(cache.read_text())
+    assert "NVIDIA RTX 4090 24 GB" in first
+    assert "NVIDIA A100 24 GB" in second
+    assert "cuda" not in first + second

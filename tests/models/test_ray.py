@@ -14,7 +14,7 @@ import pytest
 import pfes
 from pfes.config import RunConfig, make_config
 from pfes.errors import OutOfMemoryError, PfesError, SettingError
-from pfes.models.ray.cluster import check_room, most_threads, most_workers
+from pfes.models.ray.cluster import check_room, gpus_of_worker, most_threads, most_workers
 from pfes.models.ray.ray_model import OUT_OF_MEMORY, RayModel, explain, shares
 from pfes.models.ray.ray_worker import RayWorker
 from pfes.runs.folder import RunFolder
@@ -46,19 +46,21 @@ def noting(folder: Path) -> type[RayWorker]:
     class Noting(RayWorker):
         def __init__(self, config: dict[str, Any], spec: dict[str, Any], threads: int) -> None:
             super().__init__(config, spec, threads)
-            (folder / str(self.pid())).touch()
+            (folder / str(self.pid())).write_text(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
 
     return Noting
 
 
 class Cluster:
-    """Two nodes on loopback, a core each, so room for two workers, a pair that tests share."""
+    """Two nodes on loopback, a core and a GPU each: room for two workers, a pair for all tests."""
 
     def __init__(self, notes: Path) -> None:
         from ray.cluster_utils import Cluster as Nodes
 
-        self.nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 1})
-        self.nodes.add_node(num_cpus=1)
+        # Ray takes the number of GPUs on trust; torch finds none and uses the CPU
+        node = {"num_cpus": 1, "num_gpus": 1}
+        self.nodes = Nodes(initialize_head=True, head_node_args=node)
+        self.nodes.add_node(**node)
         self.engine = f"ray:{self.nodes.address}"
         self.notes = notes
         self._pair: RayModel | None = None
@@ -155,6 +157,15 @@ def test_answers_do_not_depend_on_how_they_are_parted(
         assert places is not None
         assert (places == ranks).mean() > 0.9  # neighbours in rank may swap by rounding
         np.testing.assert_allclose(model.logprobs(prompts, batch), wanted, atol=1e-5)
+
+
+def test_a_worker_asks_for_a_gpu_where_there_are_any(
+    cluster: Cluster, folders: Callable[[str], Path], task_file: Path
+) -> None:
+    cluster.pair(make(folders("llama"), task_file))
+    seen = [file.read_text() for file in cluster.notes.iterdir()]
+    assert seen == ["0"] * len(seen), "the only one of its node"
+    assert len(seen) >= 2
 
 
 def test_a_worker_measures_the_size_of_a_pass(
@@ -255,7 +266,9 @@ def test_a_worker_that_cannot_load_says_so(
     with pytest.raises(PfesError, match="cannot be loaded"):
         RayModel(there, spec)
     more = there.model_copy(update={"workers": 3})
-    with pytest.raises(PfesError, match="workers: 3 with 1 threads each do not fit.* room for 2"):
+    with pytest.raises(
+        PfesError, match="workers: 3 with 1 threads and 1 GPUs each do not fit.* room for 2"
+    ):
         RayModel(more, spec)
 
 
@@ -294,11 +307,15 @@ def test_without_ray_one_line_says_what_to_install(
         ([8, 8], 3, 0, (3, 4)),
         ([4], None, 0, (4, 1)),
         ([8, 64], 2, 1, (2, 8)),  # with a GPU each
+        ([8, 64], 2, None, (2, 8)),  # which is the default
+        ([8, 64], None, None, (2, 8)),
+        ([8], 2, 0.5, (2, 4)),
         ([2], 3, 0, "Ray has room for 2"),
+        ([8], 2, None, "2 with 1 threads and 1 GPUs each.* a part of a GPU each"),
     ],
 )
 def test_workers_get_what_a_node_has(
-    nodes: list[int], workers: int | None, gpus: float, expected: object
+    nodes: list[int], workers: int | None, gpus: float | None, expected: object
 ) -> None:
     resources = [{"CPU": float(count), "GPU": 1.0} for count in nodes]
     ray = SimpleNamespace(nodes=lambda: [{"Alive": True, "Resources": one} for one in resources])
@@ -312,3 +329,24 @@ def test_workers_get_what_a_node_has(
     else:
         check_room(ray, config, count, threads)
         assert (count, threads) == expected
+
+
+@pytest.mark.parametrize(
+    ("gpus", "settings", "expected"),
+    [
+        ([], {}, 0),
+        ([2], {}, 1),
+        ([0, 4], {}, 1),
+        ([2], {"device": "cpu"}, 0),
+        ([2], {"gpus_per_worker": 0.0}, 0),
+        ([2], {"gpus_per_worker": 0.25}, 0.25),
+    ],
+)
+def test_gpus_are_asked_for_where_there_are_any(
+    gpus: list[int], settings: dict[str, Any], expected: float
+) -> None:
+    nodes = [{"Alive": True, "Resources": {"CPU": 2.0, "GPU": float(count)}} for count in gpus]
+    nodes.append({"Alive": True, "Resources": {"CPU": 2.0}})
+    nodes.append({"Alive": False, "Resources": {"CPU": 2.0, "GPU": 8.0} if not gpus else {}})
+    ray = SimpleNamespace(nodes=lambda: nodes)
+    assert gpus_of_worker(ray, make_config(model="m", task="t", **settings)) == expected

@@ -28,7 +28,7 @@ from tests.command import call
 from tests.small_runs import finish, search_command
 from tests.stand_in import StandIn
 
-LONGER = {"budget": 60}
+LONGER = {"budget": 60, "checkpoint_seconds": 0}  # a checkpoint after every step
 COMMAND = [sys.executable, "-c", "from pfes.cli import main; main()"]
 
 

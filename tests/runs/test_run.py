@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import time
 from collections.abc import Callable, Generator
@@ -15,6 +16,7 @@ import pytest
 
 import pfes
 from pfes.config import RunConfig, make_config
+from pfes.contract import Batch, Floats
 from pfes.errors import PfesError
 from pfes.methods import METHODS
 from pfes.runs.folder import RunFolder
@@ -114,7 +116,8 @@ def test_same_config_and_seed_same_bytes(task_file: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "method", ["saes-id-cr", "one-plus-one-id-cr", "cmaes", "zosgd", "bdpl", "rlprompt"]
+    "method",
+    ["saes-id-cr", "one-plus-one-id-cr", "cmaes", "zosgd", "bdpl", "rlprompt", "prompt-tuning"],
 )
 @pytest.mark.parametrize("stop", [0, 1, 2, 3])
 def test_stopping_between_steps(
@@ -169,9 +172,11 @@ def child(task: Task, config: RunConfig, folder: Path, linger: float = 0.0) -> N
 
 
 @pytest.mark.parametrize("method", ["saes-id-cr", "one-plus-one-id", "bbt", "zosgd-cr", "bdpl"])
-@pytest.mark.parametrize("attempt", range(8))
+@pytest.mark.parametrize("attempt", range(4))
 def test_kill_at_random_moments(task_file: Path, tmp_path: Path, method: str, attempt: int) -> None:
-    config = make_config(**settings(task_file, method=method, budget=80))
+    every = (0, 0.004, 0.02, 60)[attempt]  # from after every step to never
+    changes = {"method": method, "budget": 80, "checkpoint_seconds": every}
+    config = make_config(**settings(task_file, **changes))
     task = load_task(task_file, shots=4, seed=1)
     for folder in ("whole", "parted"):
         (tmp_path / folder).mkdir()
@@ -190,6 +195,73 @@ def test_kill_at_random_moments(task_file: Path, tmp_path: Path, method: str, at
         assert process.exitcode == -signal.SIGKILL
     child(task, config, tmp_path / "parted")
     compare(tmp_path / "whole", tmp_path / "parted")
+
+
+class Interrupted(StandIn):
+    """Is stopped in the middle of its n-th answer, as by Ctrl-C."""
+
+    def __init__(self, answers: int) -> None:
+        self.left = answers
+
+    def logprobs(self, prompts: Floats, batch: Batch) -> Floats:
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return super().logprobs(prompts, batch)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"method": name} for name in ("saes-id-cr", "one-plus-one-id", "bbt", "zosgd-cr", "bdpl")]
+    + [{"beta": "auto", "population": 3, "budget": 90}],
+)
+@pytest.mark.parametrize("answers", [4, 11])
+def test_ctrl_c_in_the_middle_of_a_step_loses_that_step_alone(
+    task_file: Path, tmp_path: Path, changes: dict[str, Any], answers: int
+) -> None:
+    changes = {"population": 6, "checkpoint_seconds": 3600} | changes
+    list(start(task_file, tmp_path / "whole", **changes))
+    seen: list[Event] = []
+    events = start(task_file, tmp_path / "run", model=Interrupted(answers), **changes)
+    with pytest.raises(KeyboardInterrupt):
+        seen.extend(events)
+    (*_, last) = (event for event in seen if isinstance(event, Step))
+    state = SavedRun(tmp_path / "run").checkpoint
+    assert state is not None
+    searches = state["search"].get("searches") or {"0": state["search"]}
+    assert sum(search["evaluations"] for search in searches.values()) == last.evaluations
+    list(start(task_file, tmp_path / "run", resume=True, **changes))
+    compare(tmp_path / "whole", tmp_path / "run")
+
+
+def test_a_history_may_run_ahead_of_its_checkpoint(task_file: Path, tmp_path: Path) -> None:
+    """What a kill leaves between two checkpoints; a resume takes the same steps again."""
+    changes = {"method": "one-plus-one-id", "checkpoint_seconds": 3600, "eval_every": 7}
+    list(start(task_file, tmp_path / "whole", **changes))
+    events = start(task_file, tmp_path / "run", **changes)
+    copied = tmp_path / "copied"
+    for event in events:
+        if isinstance(event, Step) and event.evaluations == 33:
+            shutil.copytree(tmp_path / "run", copied)
+    saved = SavedRun(copied)
+    assert len(saved.history) == 33
+    selected = [line["evaluations"] for line in saved.history if line["selected"]]
+    state = saved.checkpoint
+    assert (0 if state is None else state["search"]["evaluations"]) == max(selected, default=0)
+    list(start(task_file, copied, resume=True, **changes))
+    compare(tmp_path / "whole", copied)
+
+
+def test_how_often_a_run_is_saved_may_change(task_file: Path, tmp_path: Path) -> None:
+    list(start(task_file, tmp_path / "whole"))
+    events = start(task_file, tmp_path / "run", checkpoint_seconds=0)
+    while not isinstance(next(events), Step):
+        pass
+    events.close()
+    list(start(task_file, tmp_path / "run", resume=True, checkpoint_seconds=2))
+    results = [SavedRun(tmp_path / name).result for name in ("whole", "run")]
+    assert [result.config["checkpoint_seconds"] for result in results] == [5, 2]
+    assert results[0].test == results[1].test
 
 
 def test_a_half_written_history_line_is_dropped(task_file: Path, tmp_path: Path) -> None:
@@ -287,7 +359,7 @@ def test_a_step_is_on_disk_before_the_checkpoint_that_needs_it(
         sync(file)
 
     monkeypatch.setattr(os, "fsync", watch)
-    list(start(task_file, tmp_path / "run"))
+    list(start(task_file, tmp_path / "run", checkpoint_seconds=0))
     places = [number for number, name in enumerate(synced) if name.startswith("checkpoint")]
     assert len(places) == len(SavedRun(tmp_path / "run").history)
     assert {synced[place - 1] for place in places} == {"history.jsonl"}

@@ -141,6 +141,15 @@ WRONG = [
     ({"patience": 20.0}, "patience: this is for a served model"),
     ({"served_name": "some"}, "served_name: this is for a served model"),
     ({"model": "vllm:http://127.0.0.1:9/v1", "device": "cpu"}, "device: this is for a local model"),
+    (
+        {"model": "vllm:http://127.0.0.1:9/v1", "method": "prompt-tuning"},
+        "method: prompt-tuning follows gradients, and a served model gives none",
+    ),
+    (
+        {"engine": "ray", "method": "prompt-tuning"},
+        "method: prompt-tuning follows gradients, and a model in Ray workers gives none",
+    ),
+    ({"method": "prompt-tuning", "budget": 10}, "budget: prompt-tuning tries 4 learning rates"),
 ]
 
 

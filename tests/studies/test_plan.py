@@ -69,6 +69,11 @@ def test_a_label_cannot_leave_the_folder() -> None:
         ({"rows": [{"method": "manual"}, {"method": "manual"}]}, "two are called"),
         ({"where": [{"budget": 3}]}, "needs one of method, model, task"),
         ({"tasks": []}, "tasks"),
+        ({"parts": [{"name": "p", "rows": ["x"]}]}, "parts: no row is called 'x'"),
+        ({"ceiling": "x"}, "ceiling: no row is called 'x'"),
+        ({"compare": [["manual", "template"]]}, "compare: no row is called 'template'"),
+        ({"free": ["x"]}, "free: choose among constant answer, template"),
+        ({"free": ["template"], "rows": [{"label": "template"}]}, "two are called 'template'"),
         ({"other": 1}, "other"),
     ],
 )
@@ -142,3 +147,23 @@ def test_the_keys_of_stored_runs_stay() -> None:
     stored = {path.name for path in (root / "results/small/runs").iterdir()}
     smollm = {name for name in stored if "-smollm2-135m-" in name}
     assert smollm == {run.folder for run in runs if run.config.model == "smollm2-135m"}
+
+
+def test_parts_are_done_in_order_and_shared_runs_once() -> None:
+    parts = [
+        {"name": "main", "models": ["a"], "seeds": [0]},
+        {"name": "more", "models": ["a"], "tasks": ["rte"], "rows": ["manual"], "seeds": [0]},
+        {"name": "more", "models": ["a"], "tasks": ["rte"], "rows": ["manual"],
+         "seeds": [0], "settings": {"shots": 50}},
+        {"name": "main", "leave_out": ["manual"], "seeds": [0, 1]},
+    ]  # fmt: skip
+    spec = StudySpec.model_validate(BASE | {"parts": parts})
+    runs = plan_runs(spec, {})
+    assert [run.part for run in runs] == ["main"] * 4 + ["more"] * 2 + ["main"] * 6
+    assert [run.column for run in runs[4:6]] == ["rte", "rte, shots 50"]
+    assert runs[4].folder in {run.folder for run in runs[:4]}  # in another part, but the same run
+    assert runs[5].config.shots == 50
+    assert {run.config.method for run in runs[6:]} == {"saes-id-cr"}
+    other = plan_runs(spec.on(models=["c"], tasks=["sst2"], seeds=[7]), {})
+    places = {(run.config.model, run.config.task, run.config.seed) for run in other}
+    assert places == {("c", "sst2", 7)}

@@ -136,6 +136,23 @@ def test_a_begun_run_goes_on_where_its_data_has_moved_to(study_file: Path, tmp_p
     assert len(list((tmp_path / "runs").iterdir())) == 1
 
 
+def test_a_study_is_told_precision_and_devices(study_file: Path, tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    out = tmp_path / "runs"
+    given = ("--seeds", "0", "--dtype", "float64")
+    done = call("run", study_file, "--out", out, *given, "--device", "cpu", "--device-map", "auto")
+    assert done.returncode == 0, done.stderr
+    configs = [json.loads(file.read_text())["config"] for file in out.glob("*/result.json")]
+    assert len(configs) == 3
+    for config in configs:
+        assert config["dtype"] == "float64"
+        assert (config["device"], config["device_map"]) == ("cpu", "auto")
+    # where a run takes place does not change which run it is; its precision does
+    for options, finished in ((given, 3), (("--seeds", "0"), 0)):
+        assert call("report", study_file, "--out", out, *options).returncode == 0
+        assert f"{finished} of 3 runs" in (out / "report-tiny/table.md").read_text()
+
+
 def test_a_begun_run_knows_where_its_server_has_moved_to(tmp_path: Path) -> None:
     old, new = (
         make_config(model=f"vllm:http://{place}:8000/v1", task="sst2", data_dir=place)

@@ -1,19 +1,20 @@
 """Tasks as data: what a YAML file may say, and what is said back when it is wrong."""
 
+import json
 from pathlib import Path
 
 import pytest
 import yaml
 
 from pfes.errors import PfesError
-from pfes.tasks import builtin_tasks, read_spec
+from pfes.tasks import builtin_tasks, load_task, read_spec
 from pfes.tasks.spec import label_key
 
 GLUE = {"mrpc", "qqp", "sst2", "rte", "cola", "qnli", "mnli"}
 
 
 def test_built_in_tasks() -> None:
-    assert set(builtin_tasks()) == GLUE | {"rotten-tomatoes"}
+    assert set(builtin_tasks()) == GLUE | {"rotten-tomatoes", "trec", "dbpedia"}
 
 
 @pytest.mark.parametrize("name", sorted(GLUE))
@@ -142,3 +143,18 @@ def test_yaml_tags_run_nothing(tmp_path: Path) -> None:
     file.write_text("!!python/object/apply:os.system ['touch gone-wrong']")
     with pytest.raises(PfesError, match="cannot be read"):
         read_spec(file)
+
+
+def test_a_task_without_a_source_of_its_own_reads_a_given_folder(tmp_path: Path) -> None:
+    with pytest.raises(
+        PfesError, match="^data_dir: give the folder that has the examples of 'trec'"
+    ):
+        load_task("trec")
+    labels = read_spec("trec")[0].labels
+    for split in ("train", "test"):
+        file = tmp_path / "trec" / f"{split}.jsonl"
+        file.parent.mkdir(exist_ok=True)
+        rows = [{"text": f"{split} {i}", "label": label} for label in labels for i in range(3)]
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    task = load_task("trec", shots=1, data_dir=tmp_path)
+    assert (len(task.train), len(task.test)) == (6, 18)

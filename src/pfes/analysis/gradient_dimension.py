@@ -67,7 +67,8 @@ def intrinsic_dimension_analysis(
     if missing:
         yield Stage("loading model")
         task = load_run_task(config)
-        model = open_local_model(config, task.spec)
+        precision = config.dtype or "float32"  # also on a GPU: see `loss_gradients`
+        model = open_local_model(config.model_copy(update={"dtype": precision}), task.spec)
         # the settings come first: a restart compares them before it uses the gradients
         artefacts.write(settings, {"lengths": results})
         for length in missing:

@@ -9,11 +9,13 @@ import torch
 from numpy.typing import NDArray
 
 from pfes.contract import Batch, Floats, LanguageModel
-from pfes.errors import PfesError
+from pfes.errors import OutOfMemoryError, PfesError, SettingError
 from pfes.models.local.local_model import LocalModel
 from pfes.seeds import stream
 from pfes.system.files import replace_file
+from pfes.system.memory import is_out_of_memory
 
+NEEDED = "gradients need the weights in float32"
 GROUP_TOKENS = 8192  # at most so many tokens are differentiated together
 
 
@@ -28,9 +30,10 @@ def loss_gradients(
 ) -> NDArray[np.floating]:
     """Return the gradient of the mean cross-entropy at each prompt, `(prompts, length, width)`.
 
-    They are computed in the model's precision, by the plain evaluation path; half precision is
-    returned as float32.
+    They are computed by the plain evaluation path, in the model's precision but at least in
+    float32: the weights of a model in half precision are put into float32, for good.
     """
+    widen(model)
     soft = torch.tensor(prompts, device=model.device, dtype=model.dtype, requires_grad=True)
     words = torch.tensor(batch.words, device=model.device)
     labels = torch.tensor(batch.labels, device=model.device)
@@ -39,8 +42,29 @@ def loss_gradients(
         loss = torch.nn.functional.cross_entropy(logits[:, words], true_labels, reduction="sum")
         (loss / len(batch)).backward()  # type: ignore[no-untyped-call]
     assert soft.grad is not None
-    gradients = soft.grad.cpu()
-    return (gradients if gradients.dtype == torch.float64 else gradients.float()).numpy()
+    return soft.grad.cpu().numpy()
+
+
+def widen(model: LocalModel) -> None:
+    """Put weights in half precision into float32, where their values stay what they are.
+
+    Gradients computed in half precision have 3 digits or fewer, so their directions, which the
+    analysis compares, would be mostly rounding.
+    """
+    weights = [weight for weight in model.module.parameters() if weight.is_floating_point()]
+    if all(weight.dtype.itemsize >= 4 for weight in weights):
+        return
+    try:
+        if any(weight.is_meta for weight in weights):
+            message = f"{NEEDED}, and some of them are offloaded: use --dtype float32"
+            raise SettingError("dtype", message)
+        model.module.float()
+    except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise OutOfMemoryError(
+                f"{NEEDED}, and they do not fit: use --device-map auto"
+            ) from None
+        raise
 
 
 class GradientFile:

@@ -28,7 +28,9 @@ Out = Annotated[
 ]
 Runs = Annotated[list[Path], typer.Argument(help="folders of finished runs")]
 Tasks = Annotated[str, typer.Option(help="task names or YAML files, comma-separated")]
-Jobs = Annotated[int, typer.Option(min=1, help="number of processes, which share the cores")]
+Jobs = Annotated[
+    int, typer.Option(min=1, help="number of processes, which share the cores, with a GPU each")
+]
 
 
 @analyze.command("intrinsic-dimension")

@@ -48,7 +48,7 @@ def _options(names: Collection[str]) -> list[inspect.Parameter]:
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=typer.Option(None, f"--{name.replace('_', '-')}", help=_help(name)),
+            default=typer.Option(None, f"--{name.replace('_', '-')}", help=setting_help(name)),
             annotation=_plain_type(RunConfig.model_fields[name].annotation) | None,
         )
         for name in names
@@ -63,7 +63,8 @@ def _plain_type(annotation: Any) -> Any:
     return str
 
 
-def _help(name: str) -> str:
+def setting_help(name: str) -> str:
+    """Return a setting's help: what it is and, in brackets, its default."""
     field = RunConfig.model_fields[name]
     default = field.get_default()
     has_default = not field.is_required() and default is not None and default is not False

@@ -2,13 +2,13 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pfes.cli.options import comma_parts
+from pfes.cli.options import comma_parts, setting_help
 from pfes.config import is_served
 from pfes.errors import SettingError, printable
 
@@ -32,6 +32,7 @@ Budget = Annotated[int | None, typer.Option(min=1, help="function evaluations of
 DataDir = Annotated[
     str | None, typer.Option(help="folder with local copies of data sets, one per task")
 ]
+Dtype = Annotated[str | None, typer.Option(help=f"{setting_help('dtype')}; names other runs")]
 
 
 @study.command("run")
@@ -43,20 +44,32 @@ def run_study(
     seeds: Seeds = None,
     budget: Budget = None,
     data_dir: DataDir = None,
+    dtype: Dtype = None,
+    device: Annotated[str | None, typer.Option(help=setting_help("device"))] = None,
+    device_map: Annotated[str | None, typer.Option(help=setting_help("device_map"))] = None,
     jobs: Annotated[
-        int, typer.Option(min=1, help="number of processes, which share the cores")
+        int,
+        typer.Option(
+            min=1,
+            help="number of processes, which share the cores, with a GPU each if there are any",
+        ),
     ] = 1,
     engine: Annotated[
         str, typer.Option(help="serial, or ray[:ADDRESS] to do the runs on a Ray cluster")
     ] = "serial",
     threads: Annotated[int, typer.Option(min=1, help="CPU threads of a run on Ray")] = 1,
-    gpus_per_worker: Annotated[float, typer.Option(min=0, help="GPUs of a run on Ray")] = 0.0,
+    gpus_per_worker: Annotated[
+        float | None, typer.Option(min=0, help="GPUs of a run on Ray [1 if Ray has any, else 0]")
+    ] = None,
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="run code that comes with a model")
     ] = False,
 ) -> None:
     """Do the runs that are not finished; stop it at any time, and run it again to continue."""
-    spec, plan = _plan(file, model, tasks, seeds, budget, data_dir, trust_remote_code)
+    given: dict[str, Any] = {"budget": budget, "data_dir": data_dir, "dtype": dtype}
+    given |= {"device": device, "device_map": device_map}
+    given["trust_remote_code"] = trust_remote_code or None
+    spec, plan = _plan(file, model, tasks, seeds, given)
     if engine == "serial":
         from pfes.studies.study import execute_study
 
@@ -69,7 +82,9 @@ def run_study(
         raise typer.Exit(1)
 
 
-def show(name: str, plan: "list[PlannedRun]", out: str | Path, events: "Iterator[RunEvent]") -> int:
+def show(
+    name: str, plan: "list[PlannedRun]", out: str | Path, events: "Generator[RunEvent, None, None]"
+) -> int:
     """Show a study until its end; return how many runs failed."""
     from pfes.cli.study_display import follow_study
 
@@ -97,6 +112,7 @@ def report_study(
     seeds: Seeds = None,
     budget: Budget = None,
     data_dir: DataDir = None,
+    dtype: Dtype = None,
     html: Annotated[bool, typer.Option("--html", help="also write one interactive page")] = False,
 ) -> None:
     """Write tables and figures of the finished runs to the folder `report-NAME` beside them."""
@@ -104,7 +120,8 @@ def report_study(
     from pfes.reporting.study_report import read_report, write_report
     from pfes.studies.store import open_store
 
-    spec, plan = _plan(file, model, tasks, seeds, budget, data_dir)
+    given = {"budget": budget, "data_dir": data_dir, "dtype": dtype}
+    spec, plan = _plan(file, model, tasks, seeds, given)
     store = open_store(out)
     if not store.exists():
         raise SettingError("out", f"{out} does not exist: do the runs first, with pfes study run")
@@ -120,9 +137,7 @@ def _plan(
     model: str | None,
     tasks: str | None,
     seeds: str | None,
-    budget: int | None,
-    data_dir: str | None,
-    trust_remote_code: bool = False,
+    settings: dict[str, Any],
 ) -> tuple[Any, Any]:
     from pfes.studies.plan import plan_runs, read_study_spec
 
@@ -139,9 +154,8 @@ def _plan(
             raise SettingError(
                 "seeds", f"{seeds!r} must be whole numbers, separated by commas"
             ) from None
-    spec = spec.model_copy(update=changes)
-    given = {"budget": budget, "data_dir": data_dir, "trust_remote_code": trust_remote_code or None}
-    overrides = {name: value for name, value in given.items() if value is not None}
+    spec = spec.on(**changes)
+    overrides = {name: value for name, value in settings.items() if value is not None}
     return spec, plan_runs(spec, overrides)
 
 

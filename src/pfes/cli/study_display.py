@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from rich.console import Console
@@ -63,10 +64,19 @@ class _Progress:
 
 
 def follow_study(
-    name: str, plan: list[PlannedRun], events: Iterator[RunEvent]
+    name: str, plan: list[PlannedRun], events: Generator[RunEvent, None, None]
 ) -> list[tuple[str, PfesError]]:
-    """Show a study until its end; return the titles and errors of the runs that failed."""
+    """Show a study until its end; return the titles and errors of the runs that failed.
+
+    However that ends, the events are closed, so that the runs in progress are saved.
+    """
     progress = _Progress(plan, time.perf_counter())
+    with closing(events):
+        _show(name, progress, events)
+    return [(_title(plan[number]), error) for number, error in sorted(progress.failed.items())]
+
+
+def _show(name: str, progress: _Progress, events: Iterator[RunEvent]) -> None:
     if sys.stderr.isatty():
         with Live(console=Console(stderr=True), refresh_per_second=2) as live:
             for run_event in events:
@@ -87,7 +97,6 @@ def follow_study(
             if shown:
                 last = now
                 print(_line(progress, run_event), file=sys.stderr, flush=True)
-    return [(_title(plan[number]), error) for number, error in sorted(progress.failed.items())]
 
 
 def _line(progress: _Progress, run_event: RunEvent) -> str:

@@ -21,6 +21,7 @@ class Optimizer(ABC):
     """
 
     dtype: ClassVar[type] = np.float32  # of candidates; integers if they are tokens
+    cost: ClassVar[int] = 1  # evaluations that a candidate counts as
 
     def __init__(self, x0: ArrayLike, sigma0: float, seed: int) -> None:
         start: Floats = np.array(x0, dtype=self.dtype)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from pfes.reporting.curves import Panel
+from pfes.reporting.graphs import METRIC, Graph
 from pfes.system.colors import COLORS, STYLES
 
 
@@ -34,5 +35,32 @@ def study_convergence(panels: list[Panel], path: Path) -> None:
     figure.legend(
         handles.values(), handles.keys(), loc="outside lower center", ncols=4, frameon=False,
         fontsize=8,
+    )  # fmt: skip
+    figure.savefig(path, dpi=150)
+
+
+def draw_graphs(graphs: list[Graph], path: Path) -> None:
+    """Draw the metric of each row; what costs no search and the ceiling are dotted and level."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(0.8 + 4.2 * len(graphs), 4.2), layout="constrained")
+    axes = figure.subplots(1, len(graphs), squeeze=False).flatten()
+    names = list(dict.fromkeys(line.name for graph in graphs for line in graph.lines))
+    handles = {}
+    for axis, graph in zip(axes, graphs, strict=True):
+        for line in graph.lines:
+            number = names.index(line.name)
+            style = ":" if line.level else STYLES[number // len(COLORS) % len(STYLES)]
+            color = COLORS[number % len(COLORS)]
+            marker = None if line.level else "o"
+            (handles[line.name],) = axis.plot(
+                line.x, line.y, style, color=color, marker=marker, ms=3, lw=1.4
+            )
+        axis.set_title(graph.title, fontsize=9)
+        axis.set_xlabel(graph.x)
+        axis.set_ylabel(METRIC, fontsize=8)
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False,
+        fontsize=7,
     )  # fmt: skip
     figure.savefig(path, dpi=150)

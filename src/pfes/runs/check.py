@@ -11,9 +11,11 @@ from pfes.methods import (
     Method,
     generation_size,
     get_method,
+    no_gradients,
     settings_of,
 )
 from pfes.models.source import ModelSource, find_model
+from pfes.optimizers.adam import RATES, Adam
 from pfes.searches.beta_halving import check_budget
 from pfes.searches.step_size import EVALUATIONS, is_auto
 from pfes.tasks.prior import given_shares
@@ -86,6 +88,12 @@ def check_settings(config: RunConfig, given: Collection[str]) -> None:
         if name in given - policy:
             kind = "a local model" if served else "a served model (--model vllm:URL, openai:URL)"
             raise SettingError(name, f"this is for {kind}: leave this setting out")
+    if method.needs_gradients and (served or config.engine != "serial"):
+        where = "a served model" if served else "a model in Ray workers"
+        raise no_gradients(method, where)
+    if "report_at" in given and max(config.report_at, default=0) >= config.budget:
+        message = f"{max(config.report_at)} is not before the end, {config.budget} evaluations"
+        raise SettingError("report_at", message)
     if method.optimizer is not None:
         _check_sizes(config, method)
 
@@ -126,6 +134,11 @@ def _check_sizes(config: RunConfig, method: Method) -> None:
     if is_auto(config.sigma0, method) and config.budget <= EVALUATIONS:
         message = f"--sigma0 auto takes {EVALUATIONS} evaluations, and the search needs more"
         raise SettingError("budget", message)
+    if method.needs_gradients:
+        least = Adam.cost * len(RATES) + (EVALUATIONS if is_auto(config.sigma0, method) else 0)
+        if config.budget < least:
+            message = f"{method.name} tries {len(RATES)} learning rates and needs at least {least}"
+            raise SettingError("budget", f"{message}: a step counts as {Adam.cost} evaluations")
     if method.space == "subspace" and round(config.intrinsic_dimension) < 1:
         raise SettingError("intrinsic_dimension", f"{method.name} needs at least 1")
     if config.beta == "auto" and method.regularized:

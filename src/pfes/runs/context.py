@@ -10,6 +10,7 @@ import numpy as np
 from pfes.config import RunConfig
 from pfes.contract import Floats, LanguageModel
 from pfes.methods import Method
+from pfes.runs.earlier import EarlierPrompt
 from pfes.runs.folder import RunFolder
 from pfes.searches.encoded import EncodedTask
 from pfes.searches.losses import Loss
@@ -90,3 +91,4 @@ class SearchOutcome:
     loss: Loss
     examples: EncodedTask  # perhaps with something in front
     fields: dict[str, Any]  # of the result
+    earlier: tuple[EarlierPrompt, ...] = ()

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 from pfes.config import WRITTEN_BY, RunConfig
 from pfes.contract import Floats
@@ -27,13 +27,20 @@ NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)  # of a file system that 
 log = logging.getLogger(__name__)
 
 
+class HistoryMark(NamedTuple):
+    """How much of a history belongs to a state of its search."""
+
+    size: int = 0  # in bytes
+    checksum: int = 0  # of these bytes
+
+
 class RunFolder:
     """Writes the files of a run; one process at a time."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.files = RunFiles(path)
-        self._history_checksum = 0
+        self._mark = HistoryMark()
 
     @property
     def begun(self) -> bool:
@@ -92,24 +99,35 @@ class RunFolder:
         """Store what was settled before the search."""
         replace_json(self.files.start, record)
 
-    def append_history(self, line: dict[str, Any]) -> None:
-        """Add one step to the history."""
+    def append_history(self, line: dict[str, Any]) -> HistoryMark:
+        """Add one step to the history; return what a state after it is stored with."""
         content = json_line(line)
+        with self._history() as file:
+            file.write(content)
+        size, checksum = self._mark
+        self._mark = HistoryMark(size + len(content), zlib.crc32(content, checksum))
+        return self._mark
+
+    def save_checkpoint(self, state: dict[str, Any], mark: HistoryMark | None = None) -> None:
+        """Store a search's state; the checkpoint before stays, in case this one is damaged.
+
+        `mark` is the history's at that state, by default all of it.
+        """
+        size, checksum = mark or self._mark
+        if size:
+            with self._history() as file:
+                os.fsync(file.fileno())  # what a checkpoint needs is on disk before it
+        content = checkpoint_bytes(state, size, checksum)
+        replace_file(self.files.checkpoint, content, keep=self.files.previous_checkpoint)
+
+    @contextlib.contextmanager
+    def _history(self) -> Iterator[IO[bytes]]:
+        """Open the history to add to it."""
         try:
             with self.files.history.open("ab") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())  # the checkpoints depend on it
+                yield file
         except OSError as error:
             raise PfesError(f"{self.files.history} cannot be written: {error.strerror}") from None
-        self._history_checksum = zlib.crc32(content, self._history_checksum)
-
-    def save_checkpoint(self, state: dict[str, Any]) -> None:
-        """Store a search's state; the checkpoint before stays, in case this one is damaged."""
-        history = self.files.history
-        size = history.stat().st_size if history.exists() else 0
-        content = checkpoint_bytes(state, size, self._history_checksum)
-        replace_file(self.files.checkpoint, content, keep=self.files.previous_checkpoint)
 
     def rewind(self) -> dict[str, Any] | None:
         """Go back to the last sound checkpoint: return its state and drop any history beyond it.
@@ -120,9 +138,11 @@ class RunFolder:
         if checkpoint is not None and checkpoint.path != self.files.checkpoint:
             # so that the next checkpoint does not push out the only sound one
             checkpoint.path.replace(self.files.checkpoint)
+        self._mark = HistoryMark()
+        if checkpoint is not None:
+            self._mark = HistoryMark(checkpoint.history_bytes, checkpoint.history_checksum)
         if self.files.history.exists():
-            os.truncate(self.files.history, checkpoint.history_bytes if checkpoint else 0)
-        self._history_checksum = checkpoint.history_checksum if checkpoint else 0
+            os.truncate(self.files.history, self._mark.size)
         return checkpoint.state if checkpoint else None
 
     def write_prompt(

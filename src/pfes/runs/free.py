@@ -8,14 +8,17 @@ import numpy as np
 
 from pfes.contract import Ints
 from pfes.runs.context import RunContext
-from pfes.runs.score_on_test import score_on_test
+from pfes.runs.result import FreeResult
+from pfes.runs.score_on_test import score_on_test, tested, train_score
 from pfes.searches.encoded import EncodedTask
 from pfes.searches.read_answers import make_reader
+from pfes.searches.reading import PLAIN
 from pfes.searches.scoring import Score, metric_of_counts
 from pfes.system.stages import Stage
 from pfes.tasks.demonstrations import with_demonstrations
 from pfes.tasks.task import Task
 
+CONSTANT = "constant"
 COUNTED = 10**6  # of a million examples, how many have each label
 
 
@@ -27,6 +30,15 @@ class FreeAnswer:
     title: str
     score: Score
     loss: float  # cross-validated on the labelled examples
+    train: Score | None  # plain answers to the training examples
+
+    @property
+    def result(self) -> FreeResult:
+        """Its figures."""
+        figures = tested(self.score, self.train, offset=self.score.reading is not PLAIN)
+        if self.name == CONSTANT:  # it says no word, and nothing of how sure it is
+            figures |= dict.fromkeys(("ece", "train_ce", "probability", "rank"))
+        return FreeResult(name=self.name, title=self.title, loss=self.loss, **figures)
 
 
 def free_answers(
@@ -53,18 +65,18 @@ def free_answers(
         kinds.append(("examples", "examples in front", with_examples))
     for name, title, encoded in kinds:
         scored = yield from score_on_test(context, encoded, empty, reader, title)
-        reading = scored.reading
+        reading, train = scored.reading, train_score(context, encoded, empty)
         assert reading.loss is not None
         assert reading.plain_loss is not None
-        answers.append(FreeAnswer(name, title, scored.plainly(), reading.plain_loss))
+        answers.append(FreeAnswer(name, title, scored.plainly(), reading.plain_loss, train))
         title = title.removesuffix(" alone").removesuffix(" in front")
         alone = reading.offset_alone
         if alone is not None and reading.rung != "offset":
             assert alone.loss is not None
-            offset = (f"{name} + offset", f"{title} + offset", scored.plainly(alone), alone.loss)
-            answers.append(FreeAnswer(*offset))
-        read = f"{title} + reading"
-        answers.append(FreeAnswer(f"{name} + reading", read, scored, reading.loss))
+            read = (f"{name} + offset", f"{title} + offset")
+            answers.append(FreeAnswer(*read, scored.plainly(alone), alone.loss, train))
+        read = (f"{name} + reading", f"{title} + reading")
+        answers.append(FreeAnswer(*read, scored, reading.loss, train))
     return answers
 
 
@@ -87,7 +99,7 @@ def _constant(task: Task, test_labels: Ints, labels: Ints) -> FreeAnswer:
     examples = np.bincount(labels, minlength=count) / max(1, len(labels))
     entropy = -sum(_times_log(examples.tolist()))
     title = f"always {spec.labels[best]!r}"
-    return FreeAnswer("constant", title, Score(spec, test_labels, logprobs, None), entropy)
+    return FreeAnswer(CONSTANT, title, Score(spec, test_labels, logprobs, None), entropy, None)
 
 
 def _times_log(shares: list[float]) -> Iterator[float]:

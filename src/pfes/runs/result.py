@@ -17,16 +17,34 @@ from pfes.tasks.spec import TaskSpec
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
 
 
-class FreeResult(BaseModel):
-    """What something that costs no search gives on the test set."""
+class Tested(BaseModel):
+    """What something gives on the test set; figures that older results do not have are None."""
 
     model_config = ConfigDict(frozen=True)
 
-    name: str
-    title: str
     test: Number = Field(description="the task's metric")
     interval: tuple[Number, Number]
     auc: float | None
+    ece: float | None = Field(None, description="expected calibration error")
+    train_ce: float | None = Field(None, description="cross-entropy on the training examples")
+    probability: float | None = Field(None, description="P, as in the result")
+    rank: float | None = Field(None, description="R, as in the result")
+    right: str = Field("", description="for each test example, 1 where the answer is right, or 0")
+
+
+class EarlierResult(Tested):
+    """What a search had selected by an earlier number of evaluations."""
+
+    at: int = Field(description="evaluations, with those that settled the start")
+    selected_at: int
+    validation: Number
+
+
+class FreeResult(Tested):
+    """What something that costs no search gives on the test set."""
+
+    name: str
+    title: str
     loss: Number = Field(description="cross-validated on the labelled examples")
 
 
@@ -56,6 +74,15 @@ class Result(BaseModel):
     )
     train_loss: Number = Field(description="loss of the found prompt on the training examples")
     initial_train_loss: Number
+    train_ce: float | None = Field(
+        None, description="cross-entropy of the found prompt there, as it is read; null if older"
+    )
+    right: str = Field("", description="for each test example, 1 where the answer is right, or 0")
+    earlier: list[EarlierResult] = Field([], description="what --report-at asked for")
+    parameters: int | None = Field(None, description="of the model; null where nobody says")
+    sentence_tokens: float | None = Field(
+        None, description="mean length of a training example, with the prompt; null if older"
+    )
     evaluations: int = Field(description="function evaluations spent")
     sentence_evaluations: int | None = Field(
         None,

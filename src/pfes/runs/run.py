@@ -13,16 +13,18 @@ from pfes.models.source import ModelSource
 from pfes.models.text.spending import LimitReachedError
 from pfes.runs.check import check_takes_text
 from pfes.runs.context import RunContext, SearchOutcome, TestCache, write_prompt
+from pfes.runs.earlier import EarlierPrompt, EarlierSelections
 from pfes.runs.expected_requests import run_requests
 from pfes.runs.folder import RunFolder
 from pfes.runs.no_search import without_search
 from pfes.runs.result import Result
 from pfes.runs.saved import SavedRun
+from pfes.runs.search_record import recorded
 from pfes.runs.settle_start import settle_start, settling_sentences
 from pfes.runs.testing import evaluate_outcome
 from pfes.searches.beta_halving import BetaHalving
 from pfes.searches.build import SearchParts, resolve
-from pfes.searches.loop import Search, Selection, Step
+from pfes.searches.loop import Search, Selection, Step, Validation
 from pfes.searches.losses import Loss
 from pfes.system.clock import Clock
 from pfes.system.stages import Notice, Stage
@@ -44,7 +46,7 @@ def run(
 ) -> Generator[Event, None, Result]:
     """Do a run; yield its steps and stages, and return its result.
 
-    With a folder, the state is saved there after every step, and `resume` continues from it. A
+    With a folder, the state is saved there every few seconds, and `resume` continues from it. A
     model or task that is already loaded is used as it is; `source` spares looking for the model's
     name. Runs of one model that share a `test_cache` test what they have in common once.
     """
@@ -122,16 +124,22 @@ def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchO
         model.set_batch_tokens(context.config.batch_tokens)
     if context.folder is not None:
         context.folder.begin(context.config, task)
-    yield from _steps(context, parts, search, resume)
-    selection = search.selection
-    assert isinstance(selection, Selection)
-    prompt = parts.space.prompts(selection.solution[None])[0]
+    earlier = EarlierSelections(config.report_at, start.evaluations)
+    yield from _steps(context, parts, search, earlier, resume)
+    assert isinstance(search.selection, Selection)
     loss = parts.loss(search.beta)
+    free = None
     if config.init == "auto" and method.space != "tokens":
         began_as, initial = initial, context.no_prompt
-        free = _better_if_free(context, parts, selection, began_as, loss)
-        if free is not None:
-            selection, prompt = free, initial
+        free = _free_start(context, parts, began_as, loss)
+
+    def returned(selection: Selection) -> tuple[Selection, Floats]:
+        """Return the start without a prompt, unless what was selected validates better."""
+        if free is not None and not selection.validation.beats(free):
+            return Selection(selection.solution, free, 0), context.no_prompt
+        return selection, parts.space.prompts(selection.solution[None])[0]
+
+    selection, prompt = returned(search.selection)
     batch = len(parts.batch())
     settled = settling_sentences(config, start, batch)
     fields = {
@@ -146,13 +154,15 @@ def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchO
         "beta_trials": search.trials,
         "text": parts.space.text(selection.solution),
     }
-    return SearchOutcome(prompt, initial, loss, parts.examples, fields)
+    kept = earlier.kept
+    before = tuple(EarlierPrompt(at, *returned(kept[at])) for at in config.report_at if at in kept)
+    return SearchOutcome(prompt, initial, loss, parts.examples, fields, before)
 
 
-def _better_if_free(
-    context: RunContext, parts: SearchParts, found: Selection, began_as: Floats, loss: Loss
-) -> Selection | None:
-    """Return the start without a prompt, unless what was found validates better.
+def _free_start(
+    context: RunContext, parts: SearchParts, began_as: Floats, loss: Loss
+) -> Validation | None:
+    """Return how the start validates without a prompt.
 
     One token in the middle begins as the token in whose place it stands, which is that very start:
     then there is nothing to compare.
@@ -160,31 +170,48 @@ def _better_if_free(
     if context.config.placement == "middle" and len(began_as) == 1:
         return None
     with context.timed("validation"):
-        free = parts.validate(context.no_prompt, loss)
-    return None if found.validation.beats(free) else Selection(found.solution, free, 0)
+        return parts.validate(context.no_prompt, loss)
 
 
 def _steps(
-    context: RunContext, parts: SearchParts, search: Search | BetaHalving, resume: bool
+    context: RunContext,
+    parts: SearchParts,
+    search: Search | BetaHalving,
+    earlier: EarlierSelections,
+    resume: bool,
 ) -> Generator[Step, None, None]:
-    """Search step by step, each of them saved before it is shown, with the best prompt so far."""
+    """Search step by step, each of them in the history before it is shown.
+
+    A better prompt is written as soon as it is found, with a checkpoint.
+    """
     folder, clock = context.folder, context.clock
-    if folder is not None and resume:
-        state = folder.rewind()
-        if state is not None:
-            search.load_state(state["search"])
-            for part, seconds in state["profile"].items():
-                clock.add(part, seconds)
+    if folder is None:
+        for step in search.steps():
+            earlier.see(search.evaluations, search.selection)
+            yield step
+        return
+    state = folder.rewind() if resume else None
+    if state is not None:
+        search.load_state(state["search"])
+        earlier.load_state(state.get("earlier", {}))
+        for part, seconds in state["profile"].items():
+            clock.add(part, seconds)
     written = search.selection
-    for step in search.steps():
-        if folder is not None:
+    with recorded(folder, context.config.checkpoint_seconds) as record:
+        for step in search.steps():
+            earlier.see(search.evaluations, search.selection)
             best = search.selection
-            if best is not None and (written is None or best.evaluations != written.evaluations):
+            better = best is not None and (
+                written is None or best.evaluations != written.evaluations
+            )
+            if best is not None and better:
                 prompt = parts.space.prompts(best.solution[None])[0]
                 with context.timed("validation"):
                     write_prompt(context, parts.examples, prompt, parts.read(prompt))
                 written = best
             with context.timed("disk"):
-                folder.append_history(asdict(step))
-                folder.save_checkpoint({"search": search.state(), "profile": dict(clock.seconds)})
-        yield step
+                state = {"search": search.state(), "profile": dict(clock.seconds)}
+                if earlier.at:
+                    state["earlier"] = earlier.state()
+                record.add(asdict(step), state, save=better)
+            yield step

@@ -16,15 +16,15 @@ from pfes.models.nearest_tokens import nearest_tokens
 from pfes.runs.context import RunContext, SearchOutcome, words_as_text, write_prompt
 from pfes.runs.figure import draw_convergence
 from pfes.runs.free import FreeAnswer, best_free, free_answers
-from pfes.runs.result import FreeResult, Result
+from pfes.runs.result import EarlierResult, Result
 from pfes.runs.saved import SavedRun, steps_with_beta
-from pfes.runs.score_on_test import score_on_test
+from pfes.runs.score_on_test import forget_prompts, score_on_test, tested, train_score
 from pfes.searches.calibration import calibration
 from pfes.searches.encoded import EncodedTask
 from pfes.searches.losses import Loss
 from pfes.searches.read_answers import Reader, make_reader
 from pfes.searches.reading import PLAIN
-from pfes.searches.scoring import Score, interval, score
+from pfes.searches.scoring import Score, interval
 from pfes.searches.starts import StartRecord
 from pfes.system.stages import Stage
 from pfes.tasks.task import Task
@@ -52,6 +52,7 @@ def evaluate_outcome(context: RunContext, outcome: SearchOutcome) -> Generator[S
     prompt = outcome.prompt
     scores["test"] = yield from score_on_test(context, found, prompt, reader, "found prompt")
     losses = {"test": _train_loss(context, found, outcome.prompt, outcome.loss)}
+    earlier = yield from _earlier_results(context, outcome, reader)
     if outcome.initial is None:
         scores["initial"] = scores["zero_shot"]
         losses["initial"] = _train_loss(context, own, context.no_prompt, outcome.loss)
@@ -63,15 +64,38 @@ def evaluate_outcome(context: RunContext, outcome: SearchOutcome) -> Generator[S
         losses["initial"] = _train_loss(context, found, initial, outcome.loss)
     context.clock.add("testing", time.perf_counter() - began)
     result = _result(context, outcome, scores, losses, free)
+    result = result.model_copy(update={"earlier": earlier})
     if context.folder is not None:
         _write(context, outcome, scores, result)
+    forget_prompts(context, outcome.initial)
     return result
 
 
 def _train_loss(context: RunContext, examples: EncodedTask, prompt: Floats, loss: Loss) -> float:
-    if not len(examples.train):  # all of them are shown
-        return math.nan
-    return score(context.model, examples.task.spec, prompt, examples.train).loss(loss)
+    scored = train_score(context, examples, prompt)
+    return math.nan if scored is None else scored.loss(loss)
+
+
+def _earlier_results(
+    context: RunContext, outcome: SearchOutcome, reader: Reader
+) -> Generator[Stage, None, list[EarlierResult]]:
+    results = []
+    for earlier in outcome.earlier:
+        examples, prompt = outcome.examples, earlier.prompt
+        title = f"the prompt after {earlier.at} evaluations"
+        scored = yield from score_on_test(context, examples, prompt, reader, title)
+        train = train_score(context, examples, prompt)
+        figures = tested(scored, train, offset=not reader.is_plain)
+        selected = earlier.selection
+        results.append(
+            EarlierResult(
+                at=earlier.at,
+                selected_at=selected.evaluations,
+                validation=selected.validation.metric,
+                **figures,
+            )
+        )
+    return results
 
 
 def _result(
@@ -90,6 +114,10 @@ def _result(
     best = best_free(free) if free else None
     if best is not None and outcome.initial is not None:
         intervals["over_free"] = interval(found, best.score)
+    trained = train_score(context, outcome.examples, outcome.prompt)
+    figures = tested(found, trained, offset=outcome.loss.offset)
+    train = outcome.examples.train
+    lengths = [len(row) + len(train.ending(len(outcome.prompt))) for row in train.token_ids]
     kinds = {"plain": found.plainly(), "read": found}
     judged = {name: calibration(s.probabilities, s.labels) for name, s in kinds.items()}
     return Result(
@@ -103,7 +131,11 @@ def _result(
         intervals=intervals,
         train_loss=losses["test"],
         initial_train_loss=losses["initial"],
-        free=[_free_result(answer) for answer in free],
+        train_ce=figures["train_ce"],
+        right=figures["right"],
+        parameters=context.model.parameters,
+        sentence_tokens=float(np.mean(lengths)) + len(outcome.prompt) if lengths else None,
+        free=[answer.result for answer in free],
         best_free=None if best is None else best.name,
         auc=found.auc,
         initial_auc=scores["initial"].auc,
@@ -127,17 +159,6 @@ def _result(
 def _nearest(context: RunContext, prompt: Floats) -> list[list[tuple[str, float]]]:
     """Return the tokens nearest to a soft prompt, where a prompt may be one."""
     return nearest_tokens(context.model, prompt) if context.model.takes_embeddings else []
-
-
-def _free_result(answer: FreeAnswer) -> FreeResult:
-    return FreeResult(
-        name=answer.name,
-        title=answer.title,
-        test=answer.score.metric,
-        interval=interval(answer.score),
-        auc=answer.score.auc,
-        loss=answer.loss,
-    )
 
 
 def _write(

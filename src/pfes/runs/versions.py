@@ -20,7 +20,7 @@ class Version:
 
 
 def versions(result: Result) -> Iterator[Version]:
-    """Yield what is free, the initial prompt and the found one."""
+    """Yield what is free, the initial prompt, what was selected earlier, and the found one."""
     for free in result.free:
         mark = " (*)" if free.name == result.best_free else ""
         yield Version(free.title + mark, free.test, free.interval, free.auc)
@@ -30,6 +30,9 @@ def versions(result: Result) -> Iterator[Version]:
     if searched and not result.began_free:
         interval = result.intervals["initial"]
         yield Version("initial prompt", result.initial, interval, result.initial_auc)
+    for earlier in result.earlier:
+        title = f"after {earlier.at} evaluations"
+        yield Version(title, earlier.test, earlier.interval, earlier.auc)
     title = "found prompt" if searched else result.method
     if result.reading.get("rung", "plain") != "plain":
         title += " + reading"

@@ -143,7 +143,7 @@ class BetaHalving:
         """Return all that `load_state` needs to continue bit for bit."""
         return {
             "searches": {str(i): self._searches[beta].state() for i, beta in enumerate(BETAS)},
-            "ranked": self._ranked,
+            "ranked": [list(ranking) for ranking in self._ranked],
             "selected_at": list(self._selected_at.values()),
         }
 

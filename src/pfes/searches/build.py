@@ -7,8 +7,8 @@ import numpy as np
 
 from pfes.config import BETA, RADIUS, TEXT, RunConfig, is_served
 from pfes.contract import Batch, Family, Floats, LanguageModel
-from pfes.methods import Method, generation_size
-from pfes.optimizers import Optimizer
+from pfes.methods import Method, generation_size, no_gradients
+from pfes.optimizers import Adam, Optimizer
 from pfes.searches.batches import draw_batch, usual_batch
 from pfes.searches.beta_halving import BetaHalving
 from pfes.searches.encoded import EncodedTask
@@ -17,7 +17,7 @@ from pfes.searches.log_space import Doubles
 from pfes.searches.loop import Search, Validation
 from pfes.searches.losses import Loss
 from pfes.searches.make_optimizer import make_optimizer, make_token_optimizer
-from pfes.searches.objective import prompt_values
+from pfes.searches.objective import prompt_values, value_and_gradient
 from pfes.searches.read_answers import Reader, search_reader
 from pfes.searches.reading import Reading
 from pfes.searches.scoring import score
@@ -173,7 +173,12 @@ class SearchParts:
 
         def evaluate(candidates: Floats) -> Doubles:
             batch = self.batch(search.evaluations)  # the same for a whole generation
-            return prompt_values(self.model, batch, self.space.prompts(candidates), loss)
+            prompts = self.space.prompts(candidates)
+            if isinstance(optimizer, Adam):
+                value, gradient = value_and_gradient(self.model, batch, prompts[0], loss)
+                optimizer.follow(gradient.reshape(-1))
+                return value
+            return prompt_values(self.model, batch, prompts, loss)
 
         def validate(solution: Floats) -> Validation:
             return self.validate(self.space.prompts(solution[None])[0], loss)
@@ -196,6 +201,8 @@ def build_search(
 ) -> SearchParts:
     """Return the parts of the search that a resolved config describes."""
     assert config.prompt_length is not None
+    if method.needs_gradients and not model.has_gradients:
+        raise no_gradients(method, model.name)
     policy = _open_policy(config, method, model)
     space: FullSpace | RandomSubspace | TokenSpace
     longest = config.prompt_length

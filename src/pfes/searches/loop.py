@@ -51,7 +51,7 @@ class Selection:
 
 
 class Search:
-    """Spends a budget of evaluations exactly, and keeps the solution that validates best.
+    """Spends a budget of evaluations, and keeps the solution that validates best.
 
     The start is the first candidate for selection, so nothing that validates worse is ever kept.
     Before the budget, the search ends when the optimizer says it has `stopped`, when `minutes` are
@@ -92,7 +92,7 @@ class Search:
     @property
     def stopped(self) -> str | None:
         """Why the search ends before its budget, if it does."""
-        if self.optimizer.stopped is not None or self.evaluations >= self.budget:
+        if self.optimizer.stopped is not None or not self._room(self.budget):
             return self.optimizer.stopped
         if self._time_is_over():
             return (
@@ -109,8 +109,12 @@ class Search:
         The last step looks at validation. State may be saved between any two steps.
         """
         goal = self.budget if until is None else until
-        while self.evaluations < goal and self.stopped is None:
+        while self._room(goal) and self.stopped is None:
             yield self._step(goal)
+
+    def _room(self, goal: int) -> int:
+        """Return how many candidates can be evaluated until a goal is reached."""
+        return (goal - self.evaluations) // self.optimizer.cost
 
     def _step(self, goal: int) -> Step:
         clock = self._clock
@@ -120,19 +124,20 @@ class Search:
         began = time.perf_counter()
         with clock.measure("optimizer"):
             candidates = self.optimizer.ask()
-        count = min(len(candidates), self.budget - self.evaluations)
+        count = min(len(candidates), self._room(self.budget))
         # candidates beyond the budget or the minutes have no value, so they are never selected
         values = np.full(len(candidates), np.inf)
         with clock.measure("model"):
             count = self._fill(values, candidates[:count], began)
         with clock.measure("optimizer"):
             self.optimizer.tell(values)
-        before, self.evaluations = self.evaluations, self.evaluations + count
+        before = self.evaluations
+        self.evaluations += count * self.optimizer.cost
         self.seconds += time.perf_counter() - began
         due = before // self.eval_every != self.evaluations // self.eval_every
         validation = None
         # a search that would end for want of something better may find it in this very look
-        if due or self.evaluations >= goal or self.stopped is not None:
+        if due or not self._room(goal) or self.stopped is not None:
             with clock.measure("validation"):
                 validation = self._validate(self.optimizer.solution)
         return Step(

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfes.searches.fit_reading import best_offsets
-from pfes.searches.log_space import Doubles, bounded, log_sum_exp
+from pfes.searches.log_space import Doubles, bounded, log_softmax, log_sum_exp
 
 
 def cross_entropy(logprobs: NDArray[np.floating], labels: NDArray[np.int64]) -> Doubles:
@@ -59,3 +59,19 @@ class Loss:
             if self.beta:
                 values = values + self.beta * confidence_loss(logprobs)
         return values.mean(axis=1)  # type: ignore[no-any-return]
+
+    def slopes(self, logprobs: NDArray[np.floating], labels: NDArray[np.int64]) -> Doubles:
+        """Return the gradient of one candidate's loss with respect to its log-probabilities.
+
+        Both are `(examples, words)`. Offsets are held where they are best: there the loss does not
+        change with them, but for the thousandth part that their ridge is.
+        """
+        assert not self.rewarded, "a reward has jumps"
+        answers = bounded(logprobs)
+        if self.offset:
+            answers = answers - best_offsets(logprobs[None], labels)
+        slopes = np.exp(log_softmax(answers))
+        slopes[np.arange(len(labels)), labels] -= 1
+        if self.beta:
+            slopes -= self.beta * np.exp(log_softmax(bounded(logprobs)))
+        return slopes / len(labels)

@@ -7,7 +7,8 @@ from pfes.config import RunConfig
 from pfes.contract import LanguageModel
 from pfes.errors import PfesError
 from pfes.methods import Method
-from pfes.optimizers import CMAES, SAES, ZOSGD, OnePlusOneES, Optimizer
+from pfes.optimizers import CMAES, SAES, ZOSGD, Adam, OnePlusOneES, Optimizer
+from pfes.optimizers.adam import RATES
 from pfes.optimizers.cmaes import memory_needed
 from pfes.searches.beta_halving import WINNERS_SHARE
 from pfes.searches.candidate_tokens import candidate_tokens
@@ -33,6 +34,9 @@ def make_optimizer(
         steps = math.ceil(budget / 2)
         assert config.radius is not None  # it is settled
         return ZOSGD(x0, config.sigma0, config.radius, config.schedule, steps, seed)
+    if method.optimizer == "adam":
+        steps = math.ceil(config.budget / Adam.cost / len(RATES))
+        return Adam(x0, config.sigma0, steps)
     _check_memory(x0.size)
     return CMAES(x0, config.sigma0, config.population, config.on_stop, seed)
 

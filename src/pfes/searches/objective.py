@@ -28,6 +28,16 @@ def prompt_values(
     return values
 
 
+def value_and_gradient(
+    model: LanguageModel, batch: Batch, prompt: Floats, loss: Loss
+) -> tuple[Doubles, Floats]:
+    """Return the mean loss of one prompt `(length, width)`, `(1,)`, and its gradient there."""
+    logprobs = model.logprobs(prompt[None], batch)
+    slopes = loss.slopes(logprobs[0], batch.labels)
+    gradient = model.gradient(prompt, batch, slopes.astype(np.float32))
+    return loss(logprobs, batch.labels), gradient
+
+
 class Objective:
     """The mean loss over the few training examples, as a function of prompt vectors.
 

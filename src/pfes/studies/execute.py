@@ -1,7 +1,8 @@
 """Do the runs of a study: finished runs are skipped, interrupted ones continue."""
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,11 +50,11 @@ def check_plan(plan: list[PlannedRun], store: FolderStore) -> None:
 
 def execute_runs(
     plan: list[PlannedRun], out: str | Path, numbers: Iterable[int] | None = None
-) -> Iterator[RunEvent]:
+) -> Generator[RunEvent, None, None]:
     """Do the runs that are not finished, one after the other; runs in a row share a loaded model.
 
     `out` is a folder, or an address that fsspec knows. `numbers` are the indices in the plan of
-    the runs to do; by default, all.
+    the runs to do; by default, all. If this is closed, the run in progress is saved where it is.
     """
     loaded = _LoadedModel()
     store = open_store(out)
@@ -78,16 +79,18 @@ def _execute_run(
         # an interrupted run continues with its stored config, in which all defaults are filled in
         config = begun_config(folder, planned.config) if begun else planned.config
         cache = loaded.score_cache
-        events = run(config, folder, resume=begun, model=loaded.model, test_cache=cache)
-        while True:
-            try:
-                event = next(events)
-            except StopIteration as end:
-                store.keep(folder, now=True)
-                yield RunEvent(number, end.value)
-                return
-            store.keep(folder)
-            yield RunEvent(number, event)
+        with closing(
+            run(config, folder, resume=begun, model=loaded.model, test_cache=cache)
+        ) as events:
+            while True:
+                try:
+                    event = next(events)
+                except StopIteration as end:
+                    store.keep(folder, now=True)
+                    yield RunEvent(number, end.value)
+                    return
+                store.keep(folder)
+                yield RunEvent(number, event)
     except PfesError as error:
         error.__traceback__ = error.__context__ = (
             None  # their frames would keep the model in memory

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +29,45 @@ from pfes.system.yaml_file import read_yaml
 from pfes.tasks.spec import validation_message
 
 SELECTORS = {"model", "task", "method"}  # an entry of `where` selects runs by these
+FREE_ROWS = {  # what may be a row without a run of its own: its label, and its name in a result
+    "constant answer": "constant",
+    "template": "template",
+    "template + offset": "template + offset",
+    "template + reading": "template + reading",
+    "examples in front": "examples",
+    "examples in front + offset": "examples + offset",
+    "examples in front + reading": "examples + reading",
+    "best start": "start",
+    "best start + offset": "start + offset",
+    "best start + reading": "start + reading",
+}
+
+
+class StudyPart(BaseModel):
+    """A part of a study: some of its rows on other models, tasks or seeds, with other settings.
+
+    What is not given is the study's own. Parts of one name are reported together, under that name:
+    so seeds that can wait may stand further down.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(min_length=1)
+    models: list[str] | None = Field(None, min_length=1)
+    tasks: list[str] | None = Field(None, min_length=1)
+    seeds: list[int] | None = Field(None, min_length=1)
+    rows: list[str] | None = Field(None, min_length=1, description="labels of the study's rows")
+    leave_out: list[str] = Field([], description="labels of rows that this part does not have")
+    settings: dict[str, Any] = Field({}, description="of every run of this part")
+
+    @property
+    def variant(self) -> str:
+        """What is different here, as text that stands behind a task's name."""
+        return ", ".join(f"{name} {value}" for name, value in self.settings.items())
 
 
 class StudySpec(BaseModel):
-    """A grid of runs: every row on every model, task and seed."""
+    """A grid of runs: every row on every model, task and seed. It may have several parts."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -46,10 +83,51 @@ class StudySpec(BaseModel):
     where: list[dict[str, Any]] = Field(
         [], description="settings of some runs, selected by model, task, method or several"
     )
+    parts: list[StudyPart] = Field(
+        [], description="grids of their own, in the order in which they are done [one grid]"
+    )
+    free: list[str] = Field(
+        [], description="rows that need no run: the runs test them beside what they search"
+    )
+    ceiling: str | None = Field(
+        None, description="label of the row that says how far a search could get"
+    )
+    compare: list[tuple[str, str]] = Field([], description="pairs of rows to compare [all of them]")
+
+    @property
+    def grids(self) -> list[StudyPart]:
+        """The parts, or the whole study as the only one."""
+        return self.parts or [StudyPart(name=self.name)]
+
+    def on(self, **lists: list[Any]) -> "StudySpec":
+        """Return the study with other models, tasks or seeds, in every part."""
+        none = dict.fromkeys(lists)
+        parts = [part.model_copy(update=none) for part in self.parts]
+        return self.model_copy(update=lists | {"parts": parts})
+
+    @model_validator(mode="after")
+    def _check_names(self) -> "StudySpec":
+        labels = {row_label(row) for row in self.rows}
+        if not FREE_ROWS.keys() >= {*self.free}:
+            raise ValueError(f"free: choose among {', '.join(FREE_ROWS)}")
+        known = labels | {*self.free}
+        asked = {
+            "parts": [
+                name for part in self.parts for name in (*(part.rows or ()), *part.leave_out)
+            ],
+            "ceiling": [self.ceiling] if self.ceiling else [],
+            "compare": [name for pair in self.compare for name in pair],
+        }
+        for setting, names in asked.items():
+            allowed = labels if setting != "compare" else known
+            for name in names:
+                if name not in allowed:
+                    raise ValueError(f"{setting}: no row is called {name!r}")
+        return self
 
     @model_validator(mode="after")
     def _check_rows(self) -> "StudySpec":
-        labels = [row_label(row) for row in self.rows]
+        labels = [*self.free, *(row_label(row) for row in self.rows)]
         repeated = next((label for label in labels if labels.count(label) > 1), None)
         if repeated is not None:
             raise ValueError(f"rows: two are called {repeated!r}; give them different labels")
@@ -103,6 +181,8 @@ class PlannedRun:
     label: str
     config: RunConfig
     key: str
+    part: str = ""
+    variant: str = ""  # what is different in this part: stands behind the task's name
 
     @property
     def model_name(self) -> str:
@@ -113,6 +193,11 @@ class PlannedRun:
     def task_name(self) -> str:
         """The task's name without folder."""
         return short_name(self.config.task)
+
+    @property
+    def column(self) -> str:
+        """The task's name, with what is different in this part of the study."""
+        return f"{self.task_name}, {self.variant}" if self.variant else self.task_name
 
     @property
     def folder(self) -> str:
@@ -131,28 +216,39 @@ def read_study_spec(path: str | Path) -> StudySpec:
 
 
 def plan_runs(spec: StudySpec, overrides: dict[str, Any]) -> list[PlannedRun]:
-    """Return the runs of a study, seed by seed, so that every table cell soon has a first value.
+    """Return the runs of a study, part by part and seed by seed, so that cells soon have a value.
 
     `overrides`, such as those of the command line, override all other settings.
     """
     runs = []
-    for seed in spec.seeds:
-        for model in spec.models:
-            for task in spec.tasks:
-                for row in spec.rows:
-                    settings = spec.settings(row, model, task) | {"seed": seed}
-                    if settings.get("trust_remote_code"):
-                        raise SettingError(
-                            "trust_remote_code",
-                            "this cannot be set in a file; give it as an option or argument",
-                        )
-                    config = make_config(**settings | overrides)
-                    # defaults and `where` may have settings of other methods; a row may not
-                    check_settings(config, row.keys() - {"label"})
-                    config = _with_beta(config)
-                    runs.append(PlannedRun(row_label(row), config, config_key(config)))
+    done = set()
+    for part in spec.grids:
+        for run in _runs_of(spec, part, overrides):
+            name = (run.part, run.label, run.column, run.config.model, run.key)
+            if name not in done:  # parts of one name may share runs
+                done.add(name)
+                runs.append(run)
     _check_models(runs)
     return runs
+
+
+def _runs_of(spec: StudySpec, part: StudyPart, overrides: dict[str, Any]) -> Iterator[PlannedRun]:
+    rows = [row for row in spec.rows if part.rows is None or row_label(row) in part.rows]
+    rows = [row for row in rows if row_label(row) not in part.leave_out]
+    places = product(part.seeds or spec.seeds, part.models or spec.models, part.tasks or spec.tasks)
+    for (seed, model, task), row in product(places, rows):
+        settings = spec.settings(row, model, task) | part.settings | {"seed": seed}
+        if settings.get("trust_remote_code"):
+            raise SettingError(
+                "trust_remote_code",
+                "this cannot be set in a file; give it as an option or argument",
+            )
+        config = make_config(**settings | overrides)
+        # defaults and `where` may have settings of other methods; a row may not
+        check_settings(config, row.keys() - {"label"})
+        config = _with_beta(config)
+        key = config_key(config)
+        yield PlannedRun(row_label(row), config, key, part.name, part.variant)
 
 
 def _check_models(runs: list[PlannedRun]) -> None:

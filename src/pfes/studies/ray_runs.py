@@ -1,12 +1,12 @@
 """Do the runs of a study on a Ray cluster: each is a Ray task, its folder on shared storage."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from pfes.config import make_config
+from pfes.config import RunConfig, is_served, make_config
 from pfes.errors import PfesError, one_line
-from pfes.models.ray.cluster import check_room, start_ray
+from pfes.models.ray.cluster import check_room, gpus_of_worker, start_ray
 from pfes.studies.execute import RunEvent, check_plan, execute_runs
 from pfes.studies.plan import PlannedRun
 from pfes.studies.store import open_store, whole_address
@@ -16,8 +16,12 @@ RETRIES = 1  # how often a run is retried whose worker died
 
 
 def execute_on_ray(
-    plan: list[PlannedRun], out: str | Path, engine: str, threads: int, gpus: float = 0.0
-) -> Iterator[RunEvent]:
+    plan: list[PlannedRun],
+    out: str | Path,
+    engine: str,
+    threads: int,
+    gpus_per_worker: float | None = None,
+) -> Generator[RunEvent, None, None]:
     """Do a study on a cluster; finished runs are skipped, interrupted ones continue.
 
     `out` must be the same folder on every node, or an address that fsspec knows. A run whose worker
@@ -26,9 +30,10 @@ def execute_on_ray(
     """
     store = open_store(out)
     check_plan(plan, store)
-    config = make_config(model="", task="", engine=engine, gpus_per_worker=gpus)
+    config = _asked(plan, engine, gpus_per_worker)
     ray = start_ray(config)
     check_room(ray, config, 1, threads)
+    gpus = gpus_of_worker(ray, config)
     from ray.util.queue import Queue
 
     events: Any = Queue()
@@ -62,6 +67,14 @@ def execute_on_ray(
         for reference in pending:
             ray.cancel(reference, force=True)
         events.shutdown(force=True)
+
+
+def _asked(plan: list[PlannedRun], engine: str, gpus: float | None) -> RunConfig:
+    """Return what the cluster is asked for; runs that all take place elsewhere need no GPU."""
+    here = [run.config for run in plan if not is_served(run.config.model)]
+    if gpus is None and all(config.device == "cpu" for config in here):
+        gpus = 0.0
+    return make_config(model="", task="", engine=engine, gpus_per_worker=gpus)
 
 
 def _do_run(plan: list[PlannedRun], out: str, number: int, threads: int, events: Any) -> None:

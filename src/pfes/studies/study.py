@@ -1,6 +1,6 @@
 """Studies from Python: do the runs of one, and read their results as a DataFrame."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from pfes.studies.processes import execute_in_processes
 from pfes.studies.store import open_store
 
 
-def execute_study(plan: list[PlannedRun], out: str | Path, jobs: int = 1) -> Iterator[RunEvent]:
+def execute_study(
+    plan: list[PlannedRun], out: str | Path, jobs: int = 1
+) -> Generator[RunEvent, None, None]:
     """Do the runs that are not finished, in this process or in several.
 
     A task or model that does not exist is an error before the first run.

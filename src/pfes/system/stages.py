@@ -1,6 +1,7 @@
 """Long work as generators: they yield signs of progress and return what they made."""
 
 from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -26,11 +27,15 @@ class Notice(Stage):
 def result_of(
     work: Generator[Sign, None, Made], show: Callable[[Sign], Any] = lambda sign: None
 ) -> Made:
-    """Do some work to its end, showing each sign of progress, and return what it made."""
-    while True:
-        try:
-            sign = next(work)
-        except StopIteration as end:
-            made: Made = end.value
-            return made
-        show(sign)
+    """Do some work to its end, showing each sign of progress, and return what it made.
+
+    If showing fails or is interrupted, the work is closed, so that it can save what it has.
+    """
+    with closing(work):
+        while True:
+            try:
+                sign = next(work)
+            except StopIteration as end:
+                made: Made = end.value
+                return made
+            show(sign)

@@ -3,8 +3,9 @@
 import csv
 import json
 import sys
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -156,24 +157,49 @@ def read_folder(folder: Path, split: str) -> Iterator[Row]:
         yield from read_file(file)
 
 
-def read_hub(dataset: DatasetSpec, split: str) -> Iterator[Row]:
-    """Yield a split's rows from the Hugging Face Hub, or from its cache if it cannot be reached."""
+@dataclass(frozen=True)
+class HubSplit:
+    """The rows of a split on the Hub; each can be had by its number.
+
+    It is loaded once in a process: what lies on the Hub does not change meanwhile.
+    """
+
+    name: str
+    config: str | None
+    split: str
+
+    def __call__(self) -> Iterator[Row]:
+        yield from load_hub_split(self)
+
+    def rows(self, numbers: Sequence[int]) -> list[Row]:
+        """Return some of the rows, without reading the others."""
+        columns = load_hub_split(self)[list(numbers)]
+        return [
+            dict(zip(columns, values, strict=True))
+            for values in zip(*columns.values(), strict=True)
+        ]
+
+
+@cache
+def load_hub_split(place: HubSplit) -> Any:
+    """Load a split from the Hugging Face Hub, or from its cache if it cannot be reached."""
     import datasets
     import huggingface_hub
 
     offline = ""
     try:
-        huggingface_hub.HfApi().dataset_info(str(dataset.hub), timeout=HUB_TIMEOUT)
+        huggingface_hub.HfApi().dataset_info(place.name, timeout=HUB_TIMEOUT)
     except Exception as error:  # the type depends on the network library of the Hub's client
         offline = one_line(error, 120)
         # use only the cache, instead of retrying for half a minute on each file
         huggingface_hub.constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
     try:
-        yield from datasets.load_dataset(dataset.hub, dataset.config, split=split)
+        return datasets.load_dataset(place.name, place.config, split=place.split)
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise PfesError(
-            f"data set {dataset.hub!r} ({dataset.config or 'default'}, {split}) cannot be loaded "
-            f"from the Hub ({offline or one_line(error, 120)}): use a local copy with --data-dir"
+            f"data set {place.name!r} ({place.config or 'default'}, {place.split}) cannot be "
+            f"loaded from the Hub ({offline or one_line(error, 120)}): use a local copy with "
+            "--data-dir"
         ) from None
 
 
@@ -188,12 +214,13 @@ def read_splits(
         from pfes.tasks.embedded_data import embedded_data
 
         return partial(read_file, embedded_data(dataset.embedded)), None
-    read: Callable[[str], Iterator[Row]] = partial(read_hub, dataset)
-    if data_dir is not None:
+    if dataset.local and data_dir is None:
+        raise SettingError("data_dir", f"give the folder that has the examples of {name!r}")
+    if data_dir is None:
+        read: Callable[[str], Rows] = partial(HubSplit, str(dataset.hub), dataset.config)
+    else:
         folder = data_dir / name
         if not folder.is_dir():
             raise SettingError("data_dir", f"{folder} does not exist")
-        read = partial(read_folder, folder)
-    return partial(read, dataset.train), None if dataset.test is None else partial(
-        read, dataset.test
-    )
+        read = partial(partial, read_folder, folder)
+    return read(dataset.train), None if dataset.test is None else read(dataset.test)

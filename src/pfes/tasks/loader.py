@@ -10,7 +10,7 @@ import numpy as np
 from pfes.config import DEFAULT_SHOTS, Balance, RunConfig, Shots
 from pfes.contract import Ints
 from pfes.errors import PfesError, SettingError
-from pfes.tasks.data import Row, Rows, read_splits
+from pfes.tasks.data import HubSplit, Row, Rows, load_hub_split, read_splits
 from pfes.tasks.duplicates import not_among, text_hash
 from pfes.tasks.example import Example, as_text, is_missing
 from pfes.tasks.spec import TaskSpec, label_key, read_spec
@@ -45,12 +45,12 @@ def load_task(
     where = spec.dataset.where
     folder = None if data_dir is None else Path(data_dir)
     train_rows, test_rows = read_splits(spec.name, spec.dataset, base, folder)
-    training = _Split(spec, where, train_rows, f"task {spec.name!r}, training data")
+    training = _split(spec, where, train_rows, f"task {spec.name!r}, training data")
     if test_rows is None:
         pool, held_out = hold_out(len(training), spec.dataset.holdout)
         testing = training
     else:
-        testing = _Split(spec, where, test_rows, f"task {spec.name!r}, test data")
+        testing = _split(spec, where, test_rows, f"task {spec.name!r}, test data")
         pool, held_out = np.arange(len(training)), np.arange(len(testing))
     if not len(held_out):
         raise PfesError(f"task {spec.name!r}: the test data has no examples")
@@ -102,17 +102,41 @@ def load_run_task(config: RunConfig) -> Task:
     )
 
 
+_on_hub: dict[tuple[HubSplit, str], "_Split"] = {}  # what was read of the Hub in this process
+
+
+def _split(spec: TaskSpec, where: dict[str, str], rows: Rows, source: str) -> "_Split":
+    """Return a split's labels; one on the Hub is read once, whatever the runs draw from it."""
+    if not isinstance(rows, HubSplit):
+        return _Split(spec, where, rows, source)
+    key = (rows, spec.model_dump_json())
+    if key not in _on_hub:
+        _on_hub[key] = _Split(spec, where, rows, source)
+    return _on_hub[key]
+
+
+def forget_splits() -> None:
+    """Read data on the Hub again when it is next needed."""
+    _on_hub.clear()
+    load_hub_split.cache_clear()
+
+
 class _Split:
-    """The rows of a split, read twice to save memory: for all labels, then for a few examples."""
+    """The rows of a split, read twice to save memory: for all labels, then for a few examples.
+
+    Where rows can be had by their number, they are read once.
+    """
 
     def __init__(self, spec: TaskSpec, where: dict[str, str], rows: Rows, source: str) -> None:
         self._spec, self._where, self._rows, self._source = spec, where, rows, source
         self._index = {label: i for i, label in enumerate(spec.labels)}
-        labels, hashes = array("i"), array("q")
+        numbers, labels, hashes = array("q"), array("i"), array("q")
         columns = [spec.column(name) for name in spec.fields]
-        for row, label in self._checked():
+        for number, row, label in self._checked():
+            numbers.append(number)
             labels.append(label)
             hashes.append(text_hash(row[column] for column in columns))
+        self._numbers: Ints = np.frombuffer(numbers, dtype=np.int64)  # of the rows that count
         self.labels: Ints = np.array(labels, dtype=np.int64)
         self.hashes: Ints = np.frombuffer(hashes, dtype=np.int64)
 
@@ -121,14 +145,8 @@ class _Split:
 
     def take(self, *parts: Ints) -> list[tuple[Example, ...]]:
         """Return the examples at the given indices, one tuple for each array of indices."""
-        wanted = set(np.concatenate(parts).tolist())
-        examples = {
-            i: Example(
-                {name: as_text(row[self._spec.column(name)]) for name in self._spec.fields}, label
-            )
-            for i, (row, label) in enumerate(self._checked())
-            if i in wanted
-        }
+        wanted = sorted(set(np.concatenate(parts).tolist()))
+        examples = {i: self._example(row, label) for i, row, label in self._chosen(wanted)}
         try:
             return [tuple(examples[i] for i in part.tolist()) for part in parts]
         except KeyError:
@@ -136,8 +154,23 @@ class _Split:
                 f"{self._source}: the data changed while it was read; try again"
             ) from None
 
-    def _checked(self) -> Iterator[tuple[Row, int]]:
-        """Check and yield the rows that match `where`, each with the index of its label."""
+    def _chosen(self, wanted: list[int]) -> Iterator[tuple[int, Row, int]]:
+        """Yield the rows at some indices, which ascend, each with its index and its label's."""
+        if isinstance(self._rows, HubSplit):
+            rows = self._rows.rows(self._numbers[wanted].tolist())
+            yield from zip(wanted, rows, self.labels[wanted].tolist(), strict=True)
+            return
+        among = set(wanted)
+        for i, (_, row, label) in enumerate(self._checked()):
+            if i in among:
+                yield i, row, label
+
+    def _example(self, row: Row, label: int) -> Example:
+        spec = self._spec
+        return Example({name: as_text(row[spec.column(name)]) for name in spec.fields}, label)
+
+    def _checked(self) -> Iterator[tuple[int, Row, int]]:
+        """Check and yield the rows that match `where`, with their numbers and their labels'."""
         columns = [self._spec.column(name) for name in self._spec.fields]
         column, where = self._spec.label, self._where
         skip_empty = self._spec.dataset is not None and self._spec.dataset.skip_empty
@@ -155,7 +188,7 @@ class _Split:
             if label is None or None in texts or not any(str(text).strip() for text in texts):
                 raise PfesError(f"{self._source}, row {number}: {self._problem(row)}")
             found = True
-            yield row, label
+            yield number - 1, row, label
         if empty is not None and not found:  # a column's name may be wrong
             number, row = empty
             raise PfesError(

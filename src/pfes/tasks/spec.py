@@ -40,6 +40,7 @@ class DatasetSpec(BaseModel):
     hub: str | None = Field(None, description="data set on the Hugging Face Hub")
     config: str | None = Field(None, description="the Hub data set's configuration")
     embedded: str | None = Field(None, description="data that comes with pfes")
+    local: bool = Field(False, description="no source of its own: the folder of --data-dir has it")
     train: str = Field("train", description="name of the training split (Hub, --data-dir)")
     test: str | None = Field(None, description="name of the test split (Hub, --data-dir)")
     columns: dict[str, str] = Field(
@@ -51,8 +52,8 @@ class DatasetSpec(BaseModel):
 
     @model_validator(mode="after")
     def _one_source(self) -> "DatasetSpec":
-        if sum(source is not None for source in (self.file, self.hub, self.embedded)) != 1:
-            raise ValueError("give exactly one of file, hub, embedded")
+        if sum(map(bool, (self.file, self.hub, self.embedded, self.local))) != 1:
+            raise ValueError("give exactly one of file, hub, embedded, local")
         return self
 
 

@@ -1,11 +1,12 @@
 """How many tokens a forward pass should have: measured once, and remembered."""
 
 import json
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from pfes.errors import PfesError
+from pfes.errors import OutOfMemoryError, PfesError
 from pfes.system.downloads import cache_dir
 from pfes.system.files import make_folder, replace_json
 
@@ -31,15 +32,26 @@ def remembered_batch_tokens(key: str, most: int, seconds: Callable[[int], float]
 
 
 def fastest_batch_tokens(most: int, seconds: Callable[[int], float]) -> int:
-    """Double the size of a pass as long as that is faster; else halve it."""
+    """Double the size of a pass as long as it fits into memory and is faster; else halve it.
+
+    That there is no memory for a single token is left to the caller.
+    """
     times: dict[int, float] = {}
 
     def measured(tokens: int) -> float:
         if tokens not in times:
-            times[tokens] = seconds(tokens)
+            try:
+                times[tokens] = seconds(tokens)
+            except OutOfMemoryError:
+                if tokens == 1:
+                    raise
+                times[tokens] = math.inf
         return times[tokens]
 
-    first = best = min(FIRST, most)
+    first = min(FIRST, most)
+    while measured(first) == math.inf:
+        most, first = first // 2, first // 2  # nothing above it can fit
+    best = first
     for factor in (2.0, 0.5):
         while best * factor <= most:
             tried = int(best * factor)

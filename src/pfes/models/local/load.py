@@ -6,6 +6,7 @@ from pfes.config import MAX_BATCH_TOKENS, RunConfig
 from pfes.errors import SettingError, one_line
 from pfes.models.local.local_model import LocalModel
 from pfes.models.source import ModelSource, find_model
+from pfes.system.devices import default_device
 from pfes.tasks.encode import check_placement, verbalizer_tokens
 from pfes.tasks.spec import TaskSpec
 
@@ -21,8 +22,8 @@ def load_model(
 ) -> LocalModel:
     """Load a masked or causal language model by embedded name, folder or Hub name.
 
-    `device` defaults to the first GPU, or the CPU. `dtype` defaults to float32 on the CPU and to
-    the checkpoint's own elsewhere. Code that comes with a model runs only if asked for.
+    `device` defaults to the first GPU, Apple's too, or the CPU. `dtype` defaults to float32 on the
+    CPU and to the checkpoint's own elsewhere. Code that comes with a model runs only if asked for.
     """
     target = _device(device)
     precision = _dtype(dtype, target)
@@ -85,7 +86,7 @@ def _device(device: str | None) -> Any:
     import torch
 
     try:
-        return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        return torch.device(device or default_device())
     except RuntimeError as error:
         raise SettingError("device", f"{device}: {one_line(error, 200)}") from None
 

@@ -2,17 +2,20 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
 from pfes.config import MAX_BATCH_TOKENS
-from pfes.contract import Batch, Family, Floats, Ints, LanguageModel
+from pfes.contract import Batch, Family, Floats, Ints, LanguageModel, Texts
 from pfes.errors import OutOfMemoryError, PfesError
 from pfes.models.local.batch_size import remembered_batch_tokens
 from pfes.models.local.padded import Pass
 from pfes.models.local.paths import EvaluationPaths
+from pfes.system.devices import device_name, give_back_memory
 from pfes.system.memory import is_out_of_memory
 
 OUT_OF_MEMORY = "the model ran out of memory: lower --max-batch-tokens, or use --dtype float16"
@@ -24,6 +27,8 @@ class LocalModel(LanguageModel):
 
     `module` and `tokenizer` are the plain Hugging Face objects.
     """
+
+    has_gradients = True
 
     def __init__(
         self,
@@ -44,7 +49,10 @@ class LocalModel(LanguageModel):
         self.max_length = _max_length(module, tokenizer)
         self._paths = EvaluationPaths(module, family)
         self.fast_paths = self._paths.names
+        self.parameters = sum(part.numel() for part in module.parameters())
         self.precision = str(self.dtype).removeprefix("torch.")
+        # what is kept in inference mode cannot be differentiated: a batch has a copy for that
+        self._copies: WeakKeyDictionary[Texts, Batch] = WeakKeyDictionary()
 
     @property
     def device(self) -> torch.device:
@@ -96,26 +104,54 @@ class LocalModel(LanguageModel):
             raise
         return logprobs, positions
 
+    def gradient(self, prompt: Floats, batch: Batch, slopes: Floats) -> Floats:
+        if batch.texts not in self._copies:
+            self._copies[batch.texts] = batch.take(range(len(batch)))
+        work = replace(self._copies[batch.texts], words=batch.words)
+        soft = torch.as_tensor(prompt[None], device=self.device).to(self.dtype).requires_grad_()
+        words = torch.tensor(batch.words, device=self.device)
+        weights = torch.as_tensor(slopes, device=self.device)
+        try:
+            with torch.enable_grad():
+                # pass by pass, so that only one is in memory
+                for (_, examples), raw in self._passes(soft, work):
+                    logits = raw.float()  # (examples, vocabulary)
+                    logprobs = logits[:, words] - logits.logsumexp(-1, keepdim=True)
+                    weight = weights[torch.from_numpy(examples).to(self.device)]
+                    logprobs.backward(weight)  # type: ignore[no-untyped-call]
+        except (MemoryError, RuntimeError) as error:
+            if is_out_of_memory(error):
+                raise OutOfMemoryError(OUT_OF_MEMORY) from None
+            raise
+        assert soft.grad is not None
+        return soft.grad[0].float().cpu().numpy()
+
     def choose_batch_tokens(self, prompt: Floats, batch: Batch, candidates: int) -> int:
         tokens = sum(len(row) for row in batch.token_ids)
         parts = (
-            self.name, self.device, self.dtype, torch.get_num_threads(), torch.__version__,
+            self.name, *self._devices(), self.dtype, torch.get_num_threads(), torch.__version__,
             self.max_batch_tokens, batch.placement, len(prompt), len(batch), tokens, candidates,
         )  # fmt: skip
-        # a copy of the batch: what is kept for each size that is tried goes with it
-        work = batch.take(range(len(batch)))
+        everything = range(len(batch))
         before = self.batch_tokens
         try:
             return remembered_batch_tokens(
                 " ".join(map(str, parts)),
                 self.max_batch_tokens,
-                lambda size: self._seconds(prompt, work, candidates, size),
+                # a copy of the batch: what is kept for a size goes with it
+                lambda size: self._seconds(prompt, batch.take(everything), candidates, size),
             )
         finally:
             self.batch_tokens = before
 
+    def _devices(self) -> list[str]:
+        """Return what the model is on, by kind: a size is right for one kind of GPU."""
+        devices = dict.fromkeys(parameter.device for parameter in self.module.parameters())
+        return [device_name(device) for device in devices]
+
     def _seconds(self, prompt: Floats, batch: Batch, candidates: int, tokens: int) -> float:
         """Return the seconds that one candidate takes in passes of so many tokens."""
+        give_back_memory()  # of the size before, which may not have fitted
         self.set_batch_tokens(tokens)
         row = len(prompt) + sum(len(row) for row in batch.token_ids)
         together = 1 if batch.placement != "prefix" else max(1, tokens // row)

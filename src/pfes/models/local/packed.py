@@ -36,6 +36,18 @@ class Block:
     packed: torch.Tensor  # (tokens,) the inverse: for each token, its index among the padded ones
     visible: torch.Tensor  # (examples, longest, length + longest) 0 where seen, else −inf
     masks: dict[tuple[int, int], torch.Tensor] = field(default_factory=dict)
+    copies: "dict[torch.device, Block]" = field(default_factory=dict)
+
+    def on(self, device: torch.device) -> "Block":
+        """Return this block on a device: the layers of one model may be on several."""
+        if device == self.visible.device:
+            return self
+        if device not in self.copies:
+            padded, packed, visible = (
+                tensor.to(device) for tensor in (self.padded, self.packed, self.visible)
+            )
+            self.copies[device] = Block(self.start, self.stop, self.count, padded, packed, visible)
+        return self.copies[device]
 
     def mask(self, rows: int, groups: int) -> torch.Tensor:
         """Return the mask for queries whose heads of a group are stacked along the tokens."""
@@ -92,7 +104,7 @@ class Layout:
         length, groups = self.length, heads // key.shape[1]
         output = query.new_empty(rows, tokens, heads, value.shape[-1])
         for block in self.blocks:
-            output[:, block.start : block.stop] = block.attend(inputs, length)
+            output[:, block.start : block.stop] = block.on(query.device).attend(inputs, length)
         if length:
             first = scaled_dot_product_attention(
                 query[:, :, :length],
@@ -232,6 +244,7 @@ def _make_block(
     real = steps < torch.tensor(sizes)[:, None]  # (examples, longest)
     # padding repeats the example's first token: attention computes it, nobody reads it
     padded = torch.where(real, begin + steps, begin)
+    packed = [i * longest + step for i, size in enumerate(sizes) for step in range(size)]
     visible = torch.zeros(len(sizes), longest, length + longest, dtype=dtype)
     visible[..., length:] = torch.full((longest, longest), -torch.inf).triu(1)
     return Block(
@@ -239,6 +252,6 @@ def _make_block(
         starts[-1] + sizes[-1],
         len(sizes),
         padded.flatten().to(device),
-        real.flatten().nonzero()[:, 0].to(device),
+        torch.tensor(packed, device=device),
         visible.to(device),
     )

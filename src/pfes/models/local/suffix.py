@@ -45,13 +45,17 @@ class _Texts:
     memory: dict[Any, tuple[torch.Tensor, torch.Tensor]]
     positions: torch.Tensor  # (examples · length,)
     visible: torch.Tensor  # (examples, length, longest + length) 0 where seen, else −inf
-    masks: dict[int, torch.Tensor] = field(default_factory=dict)
+    masks: dict[tuple[int, torch.device], torch.Tensor] = field(default_factory=dict)
 
-    def mask(self, groups: int) -> torch.Tensor:
-        """Return the mask for queries whose heads of a group are stacked along the tokens."""
-        if groups not in self.masks:
-            self.masks[groups] = self.visible.repeat(1, groups, 1)[:, None]
-        return self.masks[groups]
+    def mask(self, groups: int, device: torch.device) -> torch.Tensor:
+        """Return the mask for queries whose heads of a group are stacked along the tokens.
+
+        The layers of one model may be on several devices.
+        """
+        if (groups, device) not in self.masks:
+            mask = self.visible.repeat(1, groups, 1)[:, None]
+            self.masks[groups, device] = mask.to(device)
+        return self.masks[groups, device]
 
     def attend(self, inputs: AttentionInputs) -> torch.Tensor:
         """Attend to the example's own text and prompt; there is one row."""
@@ -59,16 +63,21 @@ class _Texts:
         heads, size = query.shape[1], query.shape[3]
         shared, count, length = key.shape[1], len(self.examples), self.length
         groups = heads // shared
-        keys, values = self.memory[layer]
-        for kept, states in ((keys, key), (values, value)):
-            by_example = states[0].reshape(shared, count, length, states.shape[-1])
-            kept[:, :, -length:] = by_example.transpose(0, 1)
+        seen: list[torch.Tensor] = []
+        for kept, states in zip(self.memory[layer], (key, value), strict=True):
+            by_example = states[0].reshape(shared, count, length, states.shape[-1]).transpose(0, 1)
+            if torch.is_grad_enabled():  # the way back needs what every pass has seen
+                seen.append(torch.cat([kept[:, :, :-length], by_example], dim=2))
+            else:
+                kept[:, :, -length:] = by_example
+                seen.append(kept)
         queries = query[0].reshape(shared, groups, count, length, size).permute(2, 0, 1, 3, 4)
+        keys, values = seen
         attended = scaled_dot_product_attention(
             queries.reshape(count, shared, groups * length, size),
             keys,
             values,
-            attn_mask=self.mask(groups),
+            attn_mask=self.mask(groups, query.device),
             scale=scale,
         )
         attended = attended.view(count, shared, groups, length, -1).permute(0, 3, 1, 2, 4)

@@ -36,23 +36,37 @@ def start_ray(config: RunConfig) -> Any:
     return ray
 
 
+def gpus_of_worker(ray: Any, config: RunConfig) -> float:
+    """Return how many GPUs a worker asks for; without asking, Ray would let it see none."""
+    if config.gpus_per_worker is not None:
+        return config.gpus_per_worker
+    any_gpus = any(resources.get("GPU", 0) for resources in _nodes(ray))
+    return float(any_gpus and config.device != "cpu")
+
+
 def check_room(ray: Any, config: RunConfig, workers: int, threads: int) -> None:
     """Refuse workers that would wait for ever."""
-    room = _room(ray, threads, config.gpus_per_worker)
+    gpus = gpus_of_worker(ray, config)
+    room = _room(ray, threads, gpus)
     if workers > room:
-        gpus = f" and {config.gpus_per_worker:g} GPUs" if config.gpus_per_worker else ""
+        having = f" and {gpus:g} GPUs" if gpus else ""
+        less = "fewer --workers or --threads, " + ("a part of a GPU each, " if gpus else "")
         raise SettingError(
             "workers",
-            f"{workers} with {threads} threads{gpus} each do not fit, Ray has room for {room}: "
-            "fewer --workers or --threads, or a larger cluster",
+            f"{workers} with {threads} threads{having} each do not fit, Ray has room for {room}: "
+            f"{less}or a larger cluster",
         )
+
+
+def _nodes(ray: Any) -> list[dict[str, float]]:
+    """Return what each node has."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def _room(ray: Any, threads: int, gpus: float) -> int:
     """Return how many workers there is room for; each needs one node."""
     total = 0
-    for node in ray.nodes():
-        resources = node["Resources"] if node["Alive"] else {}
+    for resources in _nodes(ray):
         by_cpu = resources.get("CPU", 0) // threads
         total += int(min(by_cpu, resources.get("GPU", 0) // gpus) if gpus else by_cpu)
     return total
@@ -60,11 +74,12 @@ def _room(ray: Any, threads: int, gpus: float) -> int:
 
 def most_workers(ray: Any, config: RunConfig) -> int:
     """Return how many workers the cluster has room for."""
-    return max(1, _room(ray, config.threads or 1, config.gpus_per_worker))
+    return max(1, _room(ray, config.threads or 1, gpus_of_worker(ray, config)))
 
 
 def most_threads(ray: Any, config: RunConfig, workers: int) -> int:
     """Return how many threads each of so many workers may have, at most."""
-    most = max(int(node["Resources"].get("CPU", 0)) for node in ray.nodes())
-    fitting = (n for n in range(most, 0, -1) if _room(ray, n, config.gpus_per_worker) >= workers)
+    most = max(int(resources.get("CPU", 0)) for resources in _nodes(ray))
+    gpus = gpus_of_worker(ray, config)
+    fitting = (n for n in range(most, 0, -1) if _room(ray, n, gpus) >= workers)
     return next(fitting, 1)

@@ -14,7 +14,13 @@ import numpy as np
 from pfes.config import RunConfig
 from pfes.contract import Batch, Family, Floats, Ints, LanguageModel
 from pfes.errors import OutOfMemoryError, PfesError, one_line
-from pfes.models.ray.cluster import check_room, most_threads, most_workers, start_ray
+from pfes.models.ray.cluster import (
+    check_room,
+    gpus_of_worker,
+    most_threads,
+    most_workers,
+    start_ray,
+)
 from pfes.models.ray.ray_worker import RayWorker
 from pfes.models.source import ModelSource, find_model
 from pfes.system.memory import is_out_of_memory
@@ -46,7 +52,7 @@ class RayModel(LanguageModel):
         check_room(self._ray, config, self.workers, self.threads)
         remote = self._ray.remote(worker).options(
             num_cpus=self.threads,
-            num_gpus=config.gpus_per_worker,
+            num_gpus=gpus_of_worker(self._ray, config),
             max_restarts=RESTARTS,
             max_task_retries=-1,
         )

@@ -2,6 +2,7 @@
 
 from markupsafe import Markup
 
+from pfes.reporting.graphs import METRIC, Graph
 from pfes.reporting.pages.parts import (
     Cell,
     Line,
@@ -9,6 +10,7 @@ from pfes.reporting.pages.parts import (
     chart,
     dialog,
     facts,
+    folded,
     grid,
     heading,
     page,
@@ -17,7 +19,7 @@ from pfes.reporting.pages.parts import (
     table,
 )
 from pfes.reporting.sheets import MISSING, Entry, Sheet
-from pfes.reporting.study_report import StudyReport
+from pfes.reporting.study_report import COMPARED, StudyReport, shown_comparison
 from pfes.runs.result import Result
 from pfes.studies.plan import PlannedRun
 
@@ -27,12 +29,22 @@ RUNS = ("run", "model", "task", "seed", "metric", "zero-shot", "found", "FEs", "
 
 def study_page(report: StudyReport) -> str:
     """Return the page: tables, curves, comparisons, and every run with its settings."""
-    parts = [section("Results", *map(_sheet, report.sheets))]
+    parts = []
+    if report.shares:
+        parts.append(section("How far it is to the ceiling", *map(_sheet, report.shares)))
+    graphs = [*report.by_evaluations, *report.by_labels]
+    if graphs:
+        parts.append(section("Where it pays", grid(*map(_graph, graphs))))
+    parts.append(section("Results", *map(_sheet, report.sheets)))
+    if report.costs:
+        parts.append(section("Cost", *map(_sheet, report.costs)))
     if report.panels:
         parts.append(section("Convergence", paragraph(CURVES), grid(*_curves(report))))
     if report.comparisons:
         parts.append(section("Paired comparisons", paragraph(report.compared), _compared(report)))
-    parts.append(section("Runs", _runs(report)))
+    missing = report.missing
+    note = [folded(f"{len(missing)} runs are missing", "\n".join(missing))] if missing else []
+    parts.append(section("Runs", *note, _runs(report)))
     parts += [_details(i, report.plan[i], result) for i, result in report.results.items()]
     return page(report.spec.title or report.spec.name, report.summary, *parts)
 
@@ -65,28 +77,25 @@ def _curves(report: StudyReport) -> list[Markup]:
     ]
 
 
+def _graph(graph: Graph) -> Markup:
+    lines = [Line(line.name, line.x, line.y) for line in graph.lines]
+    return chart(graph.title, graph.x, METRIC, lines)
+
+
 def _compared(report: StudyReport) -> Markup:
-    head = ("row", "against", "pairs", "better in", "median difference", "p")
-    rows = []
+    rows: list[Row] = []
     for pair in report.comparisons:
-        p = "too few pairs that differ" if pair.p is None else f"{pair.p:.3g}"
-        rows.append(
-            (
-                pair.row,
-                Cell(pair.against, pair.against),
-                Cell(str(pair.pairs), pair.pairs, "number"),
-                Cell(str(pair.better), pair.better, "number"),
-                Cell(f"{pair.median:+.2f}", pair.median, "number"),
-                Cell(p, pair.p, "number"),
-            )
-        )
-    return table("Every pair of rows", head, rows)
+        values = (pair.pairs, pair.better, pair.median, pair.p, pair.corrected, None)
+        shown = zip(shown_comparison(pair), values, strict=True)
+        figures = [Cell(text, value, "number") for text, value in shown]
+        rows.append((pair.row, Cell(pair.against, pair.against), *figures))
+    return table("Pairs of rows", COMPARED, rows)
 
 
 def _runs(report: StudyReport) -> Markup:
     rows: list[Row] = []
     for i, run in enumerate(report.plan):
-        names = (Cell(run.model_name, run.model_name), Cell(run.task_name, run.task_name))
+        names = (Cell(run.model_name, run.model_name), Cell(run.column, run.column))
         seed = Cell(str(run.config.seed), run.config.seed, "number")
         result = report.results.get(i)
         if result is None:
@@ -109,7 +118,7 @@ def _runs(report: StudyReport) -> Markup:
 
 
 def _details(number: int, run: PlannedRun, result: Result) -> Markup:
-    title = f"{run.label} · {run.task_name} · {run.model_name} · seed {run.config.seed}"
+    title = f"{run.label} · {run.column} · {run.model_name} · seed {run.config.seed}"
     return dialog(_dialog_name(number), title, *run_facts(result), facts([("folder", run.folder)]))
 
 
