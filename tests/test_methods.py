@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import pfes
-from pfes.config import RunConfig, Settings
-from pfes.methods import METHOD_SETTINGS, METHODS, settings_of
+from pfes.config import RunConfig, Settings, make_config
+from pfes.methods import METHOD_SETTINGS, METHODS, PRESETS, settings_of
 from pfes.models.local.local_model import LocalModel
 from pfes.optimizers import SAES
+from pfes.studies.plan import StudySpec, plan_runs
 from tests import tiny
 
 FACTOR = 3.0  # evaluations of `saes` over those of `saes-id`, at least, in the median of the seeds
@@ -71,6 +72,20 @@ def test_every_setting_of_a_method_is_one_of_a_run() -> None:
         assert len(set(taken)) == len(taken)
         assert ("beta" in taken) == name.endswith("-cr")
         assert ("init" in taken) == (method.space in ("full", "subspace"))
+
+
+@pytest.mark.parametrize("method", PRESETS["authors"])
+def test_a_preset_gives_its_settings_except_where_others_are_given(method: str) -> None:
+    settings = PRESETS["authors"][method]
+    assert settings.keys() <= set(settings_of(METHODS[method]))
+    config = make_config(model="m", task="t", method=method, preset="authors")
+    assert {name: getattr(config, name) for name in settings} == settings
+    shorter = make_config(model="m", task="t", method=method, preset="authors", budget=60)
+    assert (shorter.budget, shorter.sigma0) == (60, settings["sigma0"])
+    row = {"method": method, "preset": "authors"}
+    spec = StudySpec(name="s", models=["m"], tasks=["t"], rows=[row], defaults={"budget": 5})
+    assert plan_runs(spec, {})[0].config.budget == settings["budget"]
+    assert plan_runs(spec, {"budget": 7})[0].config.budget == 7
 
 
 def test_keyword_settings_are_those_of_a_run() -> None:

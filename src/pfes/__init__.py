@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pfes.models.local.load import load_model as load_model
     from pfes.optimizers import CMAES as CMAES
     from pfes.optimizers import SAES as SAES
+    from pfes.optimizers import WES as WES
     from pfes.optimizers import ZOSGD as ZOSGD
     from pfes.optimizers import OnePlusOneES as OnePlusOneES
     from pfes.optimizers import Optimizer as Optimizer
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "CMAES": "pfes.optimizers",
     "SAES": "pfes.optimizers",
+    "WES": "pfes.optimizers",
     "ZOSGD": "pfes.optimizers",
     "Classifier": "pfes.deploy.classifier",
     "LanguageModel": "pfes.contract",

@@ -16,7 +16,7 @@ from pydantic import (
 
 from pfes.contract import Interface, Placement
 from pfes.errors import SettingError
-from pfes.methods import PAPER
+from pfes.methods import PAPER, with_preset
 
 DEFAULT_METHOD = "saes-id-cr"
 DEFAULT_SHOTS = 16  # examples per class, as in the paper
@@ -33,6 +33,8 @@ WRITTEN_BY = "pfes"  # beside the settings in a run's config.json: the version t
 # How runs were before there was such a setting, or such a default
 FORMER: dict[str, Any] = {"reading": "plain", "init": "vocab", "sigma0": "paper"}
 
+Seed = Annotated[int, Field(ge=0)]
+OwnSeed = Seed | Literal["run"]
 Beta = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 StepSize = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -43,6 +45,7 @@ Schedule = Literal["constant", "linear", "cosine"]
 OnStop = Literal["restart", "end"]
 ReadingName = Literal["plain", "offset", "slope", "words", "auto"]
 EQUAL: Balance = "equal"
+RUNS: Literal["run"] = "run"  # as a seed: that of the run
 
 
 def _counts(value: Any) -> Any:
@@ -101,6 +104,12 @@ class RunConfig(BaseModel):
     )
     task: str = Field(description="task name or YAML file")
     method: str = Field(DEFAULT_METHOD, description="see `pfes methods`")
+    preset: Literal["authors"] | None = Field(
+        None,
+        description="authors: bdpl or rlprompt with the settings and the budget of its authors, "
+        "except what is set here [none of them]",
+        json_schema_extra={"source": "ours: the budget of the other methods"},
+    )
     budget: int = Field(
         5000,
         ge=1,
@@ -143,7 +152,7 @@ class RunConfig(BaseModel):
     population: int = Field(
         20,
         ge=1,
-        description="candidates per generation (SaES, CMA-ES, BDPL, RLPrompt)",
+        description="candidates per generation (SaES, WES, CMA-ES, BDPL, RLPrompt)",
         json_schema_extra={"source": "BBT's, and BDPL's"},
     )
     parents: int | None = Field(
@@ -186,7 +195,16 @@ class RunConfig(BaseModel):
     policy_model: str = Field(
         "smollm2-135m",
         description="causal model that writes RLPrompt's prompts",
-        json_schema_extra={"source": "ours: the embedded model"},
+        json_schema_extra={"source": "ours: the embedded model; RLPrompt's is distilgpt2"},
+    )
+    target_rate: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="step of RLPrompt's target network towards its policy",
+        json_schema_extra={
+            "source": "ours: RLPrompt's 0.001 is for 12,000 steps, a budget here has hundreds"
+        },
     )
     init: str = Field(
         "auto",
@@ -247,6 +265,15 @@ class RunConfig(BaseModel):
         json_schema_extra={"source": PAPER},
     )
     seed: int = Field(0, ge=0, description="of the split, the initial prompt and the search")
+    init_seed: OwnSeed = Field(
+        RUNS,
+        description="of the initial prompt's random tokens: a number, or run: that of the run",
+        json_schema_extra={"source": "ours: starts differ between seeds; docs/paper.md"},
+    )
+    test_seed: OwnSeed = Field(
+        0,
+        description="of the choice of --test-limit: a number for every run alike, or run: its own",
+    )
     eval_every: int = Field(
         100,
         ge=1,
@@ -304,6 +331,23 @@ class RunConfig(BaseModel):
         description="candidates evaluated in one call [a generation; with --minutes, a fifth]",
     )
 
+    @property
+    def start_seed(self) -> int:
+        """The seed of the initial prompt."""
+        return self.seed if self.init_seed == RUNS else self.init_seed
+
+    @property
+    def limit_seed(self) -> int:
+        """The seed of the choice of test examples."""
+        return self.seed if self.test_seed == RUNS else self.test_seed
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_preset(cls, settings: Any) -> Any:
+        if not isinstance(settings, Mapping):
+            return settings
+        return with_preset(settings, str(settings.get("method", DEFAULT_METHOD)))
+
     @field_validator("key_variable")
     @classmethod
     def _a_name(cls, name: str | None) -> str | None:
@@ -353,6 +397,7 @@ class Settings(TypedDict, total=False):
     max_tokens: int | None
     price_per_million: float | None
     patience: float
+    preset: Literal["authors"] | None
     budget: int
     minutes: float | None
     stop_after: int | None
@@ -368,6 +413,7 @@ class Settings(TypedDict, total=False):
     on_stop: OnStop
     candidate_tokens: int
     policy_model: str
+    target_rate: float
     init: str
     placement: Placement
     reading: ReadingName
@@ -380,6 +426,8 @@ class Settings(TypedDict, total=False):
     shots: int | Literal["all"]
     balance: Balance
     seed: int
+    init_seed: int | Literal["run"]
+    test_seed: int | Literal["run"]
     eval_every: int
     checkpoint_seconds: float
     report_at: int | str | Sequence[int]
@@ -478,5 +526,9 @@ def source_of(name: str) -> tuple[str, str]:
     default = field.get_default()
     if default is None:  # the description then ends with what takes its place, in brackets
         default = str(field.description).rpartition("[")[2].rstrip("]")
-    shown = f"{default:g}" if isinstance(default, float) else str(default)
-    return shown, str(extra["source"])
+    return shown_value(default), str(extra["source"])
+
+
+def shown_value(value: object) -> str:
+    """Return a setting's value as shown to a user."""
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,8 +1,9 @@
 """Every method by name: optimizer × space × damping × loss. The paper at a glance."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pfes.contract import Family
 from pfes.errors import SettingError
@@ -33,7 +34,7 @@ RATE = f"{PAPER}, appendix I-A: ZO-SGD's learning rate"
 UNIT = _both(1.0, f"{PAPER}: BBT's")
 LENGTH = Default(50, 10, f"{PAPER}: RoBERTa-Large's for masked models, OPT-6.7B's for causal ones")
 
-OptimizerName = Literal["one-plus-one", "saes", "cmaes", "zosgd", "bdpl", "rlprompt", "adam"]
+OptimizerName = Literal["one-plus-one", "saes", "wes", "cmaes", "zosgd", "bdpl", "rlprompt", "adam"]
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,14 @@ METHODS = {
             "saes", "full", "intrinsic", "ce+cr", Default(1e-2, 1.0, TABLED),
         ),
         Method(
+            "wes-id", "ES in which every candidate counts, damped by the intrinsic dimension; CE",
+            "wes", "full", "intrinsic", "ce", ALIGNED,
+        ),
+        Method(
+            "wes-id-cr", "the same; CE + β·CR",
+            "wes", "full", "intrinsic", "ce+cr", ALIGNED,
+        ),
+        Method(
             "bbt", "CMA-ES in a random subspace of the intrinsic dimension; CE",
             "cmaes", "subspace", None, "ce", UNIT,
         ),
@@ -138,13 +147,27 @@ METHODS = {
 SETTINGS: dict[OptimizerName, tuple[str, ...]] = {
     "one-plus-one": (),
     "saes": ("population", "parents"),
+    "wes": ("population",),
     "cmaes": ("population", "on_stop"),
     "zosgd": ("radius", "schedule"),
-    "bdpl": ("population", "candidate_tokens"),
-    "rlprompt": ("population", "policy_model"),
+    "bdpl": ("preset", "population", "candidate_tokens"),
+    "rlprompt": ("preset", "population", "policy_model", "target_rate"),
     "adam": (),
 }
-FEWEST_CANDIDATES: dict[OptimizerName, int] = {"cmaes": 3, "bdpl": 2, "rlprompt": 2}
+# Settings with which the authors of a method run it, by the names of preset and method
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "authors": {
+        "bdpl": {
+            "budget": 8000, "population": 20, "prompt_length": 10, "candidate_tokens": 200,
+            "sigma0": 1e-4,
+        },
+        "rlprompt": {  # 12,000 steps of 16 prompts
+            "budget": 192_000, "population": 16, "prompt_length": 5, "sigma0": 5e-5,
+            "target_rate": 0.001, "policy_model": "distilbert/distilgpt2",
+        },
+    }
+}  # fmt: skip
+FEWEST_CANDIDATES: dict[OptimizerName, int] = {"wes": 2, "cmaes": 3, "bdpl": 2, "rlprompt": 2}
 
 
 def get_method(name: str) -> Method:
@@ -160,6 +183,12 @@ def no_gradients(method: Method, model: str) -> SettingError:
     return SettingError("method", f"{message} in this process, or a search")
 
 
+def with_preset(settings: Mapping[str, Any], method: str) -> dict[str, Any]:
+    """Return settings with those of their preset, if they name one; what they say overrides it."""
+    preset = PRESETS.get(str(settings.get("preset")), {}).get(method, {})
+    return preset | {k: v for k, v in settings.items() if v is not None or k not in preset}
+
+
 def settings_of(method: Method) -> tuple[str, ...]:
     """Return the names of the settings that a method takes, beside those that all take."""
     if method.optimizer is None:
@@ -173,7 +202,7 @@ def settings_of(method: Method) -> tuple[str, ...]:
     if method.takes_batches:
         names.append("batch_examples")
     if method.space != "tokens":
-        names += ("init", "demonstrations", "draws")
+        names += ("init", "init_seed", "demonstrations", "draws")
     return (*names, "placement", "eval_every", "checkpoint_seconds", "report_at")
 
 

@@ -102,7 +102,7 @@ def test_convergence(runs: list[Path], tmp_path: Path) -> None:
     for group, pair in zip(groups, (runs[:2], runs[2:]), strict=True):
         histories = [[json.loads(line) for line in (r / "history.jsonl").open()] for r in pair]
         assert group["evaluations"] == [line["evaluations"] for line in histories[0]]
-        both = np.median([[line["best_loss"] for line in h] for h in histories], axis=0)
+        both = np.median([[line["best_cross_entropy"] for line in h] for h in histories], axis=0)
         assert group["losses"] == pytest.approx(both.tolist())
         assert group["seconds"] == sorted(group["seconds"])
 
@@ -151,11 +151,16 @@ def test_runs_with_other_settings_are_not_seeds_of_one_group(
 def test_convergence_begins_with_the_first_finite_loss(runs: list[Path], tmp_path: Path) -> None:
     blind = copied(runs[0], tmp_path / "blind")
     lines = [json.loads(line) for line in (blind / "history.jsonl").open()]
-    lines[0] |= {"best_loss": None, "losses": [None] * 6}
+    lines[0] |= {"best_loss": None, "best_cross_entropy": None, "losses": [None] * 6}
     (blind / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = call("convergence", blind, "--out", tmp_path)
     (group,) = check_files(done, tmp_path, "convergence")["groups"]
-    assert group["losses"] == [line["best_loss"] for line in lines[1:]]
+    assert group["losses"] == [line["best_cross_entropy"] for line in lines[1:]]
+    for line in lines:  # as runs were before it was recorded
+        del line["best_cross_entropy"]
+    (blind / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = call("convergence", blind, "--out", tmp_path)
+    assert check_files(done, tmp_path, "convergence")["groups"][0]["losses"] == group["losses"]
 
 
 def test_convergence_needs_every_history(runs: list[Path], tmp_path: Path) -> None:
@@ -234,13 +239,13 @@ def test_the_two_ratios() -> None:
 def test_intrinsic_dimension_survives_kill(
     folders: Callable[[str], Path], task_file: Path, tmp_path: Path
 ) -> None:
-    what = ["intrinsic-dimension", "--model", str(folders("llama")), "--task", str(task_file)]
+    what = ["intrinsic-dimension", "--model", str(folders("llama")), "--tasks", str(task_file)]
     what += ["--prompt-lengths", "2,3", "--neighbours", "4,8", "--samples", "150", "--shots", "4"]
     whole = tmp_path / "whole"
     done = call(*what, "--out", whole)
-    wanted = check_files(done, whole, "intrinsic-dimension")
-    assert list(wanted["lengths"]) == ["2", "3"]
-    for length, figures in wanted["lengths"].items():
+    wanted = check_files(done, whole, "intrinsic-dimension")["tasks"]["films"]
+    assert list(wanted) == ["2", "3"]
+    for length, figures in wanted.items():
         assert figures["dimension"] == int(length) * 32
         assert [one["k"] for one in figures["estimates"]] == [4, 8]
         for one in (*figures["estimates"], *figures["gaussian"]):
@@ -250,15 +255,15 @@ def test_intrinsic_dimension_survives_kill(
 
     half = tmp_path / "half"
     steps = intrinsic_dimension_analysis(
-        make_config(model=what[2], task=what[4], shots=4), Grid([2], [4, 8], 150), half
+        [make_config(model=what[2], task=what[4], shots=4)], Grid([2], [4, 8], 150), half
     )
-    while not (half / "gradients-2.json").exists():
+    while not (half / "gradients-films-2.json").exists():
         next(steps)
     other = call(*what, "--seed", "1", "--out", half)
     assert "was written with other settings: seed was 0, not 1" in other.stderr
 
     parted = tmp_path / "parted"
-    counter = parted / "gradients-3.json"
+    counter = parted / "gradients-films-3.json"
     process = subprocess.Popen(
         [*COMMAND, *what, "--out", str(parted)],
         stdout=subprocess.DEVNULL,
@@ -271,8 +276,8 @@ def test_intrinsic_dimension_survives_kill(
     process.send_signal(signal.SIGKILL)
     process.wait()
     again = call(*what, "--out", parted)
-    found = check_files(again, parted, "intrinsic-dimension")
-    assert found["lengths"] == wanted["lengths"]
+    found = check_files(again, parted, "intrinsic-dimension")["tasks"]["films"]
+    assert found == wanted
 
     more = call(*what[:-6], "--prompt-lengths", "2", *what[-6:], "--out", parted)
     assert more.returncode == 0
@@ -285,21 +290,21 @@ def test_intrinsic_dimension_survives_kill(
     ("arguments", "words"),
     [
         (
-            "intrinsic-dimension --model m --task sst2 --samples 20",
+            "intrinsic-dimension --model m --tasks sst2 --samples 20",
             "--samples: 50 neighbours need more than 20",
         ),
-        ("intrinsic-dimension --model m --task sst2 --neighbours 1", "at least 2"),
-        ("intrinsic-dimension --model m --task sst2 --prompt-lengths a", "whole numbers"),
-        ("intrinsic-dimension --model m --task sst2 --prompt-lengths 0", "too small"),
-        ("intrinsic-dimension --model m --task sst2 --standard x", "coordinate, vector or none"),
-        ("intrinsic-dimension --task sst2", "--model"),
+        ("intrinsic-dimension --model m --tasks sst2 --neighbours 1", "at least 2"),
+        ("intrinsic-dimension --model m --tasks sst2 --prompt-lengths a", "whole numbers"),
+        ("intrinsic-dimension --model m --tasks sst2 --prompt-lengths 0", "too small"),
+        ("intrinsic-dimension --model m --tasks sst2 --standard x", "coordinate, vector or none"),
+        ("intrinsic-dimension --tasks sst2", "--model"),
         ("sensitivity --model m --tasks sst2 --over x", "beta, intrinsic-dimension, sigma0"),
         (
-            "intrinsic-dimension --model m --task sst2 --prompt-lengths ,",
+            "intrinsic-dimension --model m --tasks sst2 --prompt-lengths ,",
             "--prompt-lengths: ',' is empty",
         ),
         (
-            "intrinsic-dimension --model m --task sst2 --neighbours ,",
+            "intrinsic-dimension --model m --tasks sst2 --neighbours ,",
             "--neighbours: ',' is empty",
         ),
         ("projection --model m --tasks ,", "--tasks: ',' is empty"),

@@ -12,6 +12,7 @@ import yaml
 from tokenizers import AddedToken
 from transformers import AutoTokenizer
 
+from pfes.studies import plan
 from tests import tiny
 from tests.cli.conftest import cli as cli
 from tests.conftest import LINES
@@ -84,8 +85,10 @@ def desk(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ]
         file.write_text("".join(json.dumps(row) + "\n" for row in sentences))
     (tmp_path / "studies").mkdir()
-    small = (ROOT / "studies/small.yaml").read_text(encoding="utf-8")
-    (tmp_path / "studies/small.yaml").write_text(shortened(small))
+    for name, file in plan.builtin_studies().items():
+        small = shortened(file.read_text(encoding="utf-8"))
+        (tmp_path / f"studies/{name}.yaml").write_text(small)
+    monkeypatch.setattr(plan, "BUILTIN", tmp_path / "studies")
     (tmp_path / "mine.yaml").write_text(shortened(only("choosing.md", "yaml")))
     return tmp_path
 

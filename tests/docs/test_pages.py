@@ -236,7 +236,8 @@ def session(
     return Session(cli, capsys, url, text_url)
 
 
-FOLLOWED_BELOW = {"index.md", "production.md", "serving.md", "walk.md"}
+# paper.md in test_paper.py, the others below
+FOLLOWED_BELOW = {"index.md", "paper.md", "production.md", "serving.md", "walk.md"}
 OTHERS = [page for page in PAGES if page.name not in FOLLOWED_BELOW]
 
 

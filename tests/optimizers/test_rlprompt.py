@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from pfes.optimizers.rlprompt import TARGET_RATE, RLPrompt
+from pfes.optimizers.rlprompt import RLPrompt
 from tests import tiny
 
 TOKENIZER = tiny.make_tokenizer("causal")
@@ -109,7 +109,7 @@ def test_a_step_follows_soft_q_learning() -> None:
         assert np.abs(moved).max() > rate / 10
         np.testing.assert_allclose(moved, tensor.numpy() - before, atol=rate / 1000)
         # the target follows a part of the way
-        target = (1 - TARGET_RATE) * state["target"][key] + TARGET_RATE * after["policy"][key]
+        target = (1 - 0.1) * state["target"][key] + 0.1 * after["policy"][key]
         np.testing.assert_allclose(after["target"][key], target, atol=1e-6)
 
 

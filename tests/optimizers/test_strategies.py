@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
 
-from pfes.optimizers import SAES, OnePlusOneES, Optimizer
+from pfes.optimizers import SAES, WES, OnePlusOneES, Optimizer
+from pfes.optimizers.wes import STEP
 
 
 def sphere(x: np.ndarray) -> np.ndarray:
@@ -64,9 +67,75 @@ def test_saes_follows_the_paper(dimension: float | None, lam: int, mu: int | Non
     assert es.sigma == pytest.approx(sigma, rel=1e-9)
 
 
+def reference_wes(x, sigma, dimension, seed, steps, lam):
+    """Weights by rank from order statistics, which scipy integrates."""
+    rng, tau = np.random.default_rng(seed), math.sqrt(2 * dimension)
+    scores = np.array([-expected_order_statistic(i, lam) for i in range(1, lam + 1)])
+    weights = STEP * scores / np.linalg.norm(scores)
+    for _ in range(steps):
+        sigmas = sigma * np.exp(rng.standard_normal(lam) / tau)
+        steps_taken = sigmas[:, None] * rng.standard_normal((lam, x.size), dtype=np.float32)
+        order = np.argsort(sphere((x + steps_taken).astype(np.float32)))
+        x = x + weights @ steps_taken[order]
+        shares = scores / scores[scores > 0].sum()
+        sigma *= math.exp(shares @ np.log(sigmas[order] / sigma))
+    return x, sigma
+
+
+def expected_order_statistic(i: int, count: int) -> float:
+    def density(z: float) -> float:
+        below = norm.cdf(z)
+        return z * norm.pdf(z) * below ** (i - 1) * (1 - below) ** (count - i)
+
+    return math.comb(count, i) * i * quad(density, -9, 9)[0]
+
+
+@pytest.mark.parametrize("lam", [2, 7, 20])
+@pytest.mark.parametrize("dimension", [5.0, 500.0])
+def test_wes_has_the_weights_of_order_statistics(lam: int, dimension: float) -> None:
+    x0 = np.linspace(-1, 1, 40, dtype=np.float32)
+    es = run(WES(x0, 0.05, lam, dimension, seed=7), steps=3)
+    x, sigma = reference_wes(x0, 0.05, dimension, 7, 3, lam)
+    # Blom's approximation is within a hundredth of the integral
+    np.testing.assert_allclose(es.solution - x0, x - x0, atol=0.02 * np.abs(x - x0).max())
+    assert es.sigma == pytest.approx(sigma, rel=0.01)
+
+
+def test_wes_uses_every_child() -> None:
+    """On a linear function it gets further down than SaES with steps that are as long."""
+    down = np.ones(2000) / np.sqrt(2000)
+    start = np.zeros(2000)
+    wes = run(WES(start, 0.1, 20, 500), lambda x: x @ down)
+    saes = run(SAES(start, 0.1, 20, 5, 500), lambda x: x @ down)
+    gains = [-(es.solution @ down) / np.linalg.norm(es.solution) for es in (wes, saes)]
+    assert gains[0] > 1.3 * gains[1]
+
+
+def test_wes_gives_equal_children_equal_weights() -> None:
+    es = WES(np.zeros(6), 0.1, 4, seed=1)
+    children = es.ask()
+    es.tell([1.0, 2.0, 2.0, 3.0])
+    expected = STEP * (children[0] - children[3]) / np.sqrt(2.2)
+    np.testing.assert_allclose(es.solution, expected, rtol=0.1)
+    stays = es.solution.copy()
+    es.ask()
+    es.tell([5.0] * 4)
+    np.testing.assert_array_equal(es.solution, stays)
+
+
+def test_wes_gives_a_child_without_a_value_no_weight() -> None:
+    es = WES(np.zeros(6), 0.1, 4, seed=1)
+    children = es.ask()
+    es.tell([1.0, np.nan, 2.0, np.inf])
+    towards = children[0] - children[2]
+    cosine = es.solution @ towards / np.linalg.norm(es.solution) / np.linalg.norm(towards)
+    assert cosine == pytest.approx(1, abs=1e-5)
+
+
 MAKERS = {
     "one-plus-one": lambda x0, seed=0, dim=None: OnePlusOneES(x0, 0.5, dim, seed),
     "saes": lambda x0, seed=0, dim=None: SAES(x0, 0.5, 8, 3, dim, seed),
+    "wes": lambda x0, seed=0, dim=None: WES(x0, 0.5, 8, dim, seed),
 }
 every = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
 
@@ -235,6 +304,11 @@ def test_wrong_use_raises(make) -> None:
 def test_senseless_arguments_are_refused(arguments, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SAES(**({"x0": np.ones(3), "sigma0": 1.0} | arguments))
+
+
+def test_wes_needs_two_children() -> None:
+    with pytest.raises(ValueError, match="2 children"):
+        WES(np.ones(3), 1.0, population=1)
 
 
 def test_saes_population_of_one_and_default_parents() -> None:

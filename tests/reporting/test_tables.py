@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,12 +11,12 @@ from pfes.reporting.comparisons import compare
 from pfes.reporting.paper import paper_table
 from pfes.reporting.sheets import Sheet, escape_latex, latex, markdown
 from pfes.reporting.tables import StudyTable, comma_separated, make_tables
-from pfes.runs.result import Result
+from pfes.runs.result import FreeResult, Result
 from pfes.studies.frame import study_frame
 from pfes.studies.plan import PlannedRun, StudySpec, plan_runs, read_study_spec
 
 ROWS = [{"method": "manual"}, {"label": "SaES <b>", "method": "saes"}, {"method": "zosgd"}]
-STUDIES = Path(__file__).parents[2] / "studies"
+SEEDS = [0, 1, 42, 43, 100]
 
 
 def make(**changes: object) -> tuple[StudySpec, list[PlannedRun]]:
@@ -48,45 +49,95 @@ def test_ranks_and_missing_cells() -> None:
     assert r"SaES $<$b$>$" in latex(table.sheets())
 
 
-def sheets(model: str, budget: int) -> list[Sheet]:
-    rows = [{"label": "BBT", "method": "bbt"}, {"label": "ours alone", "method": "saes"}]
-    spec, plan = make(name="main", models=[model], rows=rows, defaults={"budget": budget})
-    (table,) = tables(spec, plan, {0: result(0.9), 2: result(0.8)})
+SAME: dict[str, Any] = {"model": "FacebookAI/roberta-large", "seeds": SEEDS, "test": 872}
+
+
+def sheets(model: str, seeds: list[int], test: int, **defaults: object) -> list[Sheet]:
+    rows = [
+        {"label": "BBT", "method": "bbt"},
+        {"label": "ours alone", "method": "saes"},
+        {"label": "SaES-ID-CR", "method": "saes-id-cr"},
+        {"label": "RLPrompt", "method": "rlprompt", "preset": "authors"},
+    ]
+    same = {"reading": "plain"} | defaults
+    spec, plan = make(name="main", models=[model], rows=rows, defaults=same, seeds=seeds)
+    whole = result(0.9).model_copy(update={"test_examples": test})
+    (table,) = tables(spec, plan, {0: whole, 4: whole.model_copy(update={"test": 0.8})})
     return list(table.sheets())
 
 
-def test_the_papers_figures_stand_beside_ours_where_model_and_budget_agree() -> None:
-    (sheet,) = sheets("FacebookAI/roberta-large", 5000)
+def test_the_papers_figures_stand_beside_ours_where_everything_agrees() -> None:
+    sheet, apart = sheets(**SAME)
     lines = {label: entries[0].text for label, entries in sheet.lines}
-    assert lines == {"BBT": "85.00 ± 7.07", "BBT (paper)": "88.03 ± 2.02", "ours alone": "–"}
+    assert lines == {
+        "BBT": "85.00 ± 7.07 (2/5)", "BBT (paper)": "88.03 ± 2.02", "ours alone": "–",
+        "SaES-ID-CR": "–", "SaES-ID-CR (paper)": "90.37 ± 1.20", "RLPrompt": "–",
+    }  # fmt: skip
     assert dict(sheet.lines)["BBT"][0].rank == 1  # the paper's is not ranked with ours
     assert dict(sheet.lines)["BBT (paper)"][0].rank is None
+    assert [label for label, _ in apart.lines] == ["RLPrompt [1]"]
+    assert apart.notes == (
+        "[1] What differs: the paper cites these figures, of other runs, from BDPL's.",
+    )
 
 
-@pytest.mark.parametrize(("model", "budget"), [("roberta-large", 300), ("roberta-base", 5000)])
-def test_the_papers_figures_are_apart_where_they_do_not(model: str, budget: int) -> None:
-    ours, theirs = sheets(model, budget)
-    assert [label for label, _ in ours.lines] == ["BBT", "ours alone"]
-    assert [label for label, _ in theirs.lines] == ["BBT"]
-    assert "another model or budget: roberta-large, 5000" in theirs.caption
-    assert "Not comparable" in theirs.caption
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        ({"budget": 300}, "300 evaluations, not 5000"),
+        ({"model": "roberta-base"}, "model roberta-base, not roberta-large"),
+        ({"seeds": [0, 1]}, "seeds 0, 1, not 0, 1, 42, 43, 100"),
+        ({"prompt_length": 10}, "10 prompt tokens, not 50"),
+        ({"test": 300}, "300 test examples of sst2, not 872"),
+        ({"reading": "auto"}, "reading auto, not plain"),
+    ],
+)
+def test_the_papers_figures_are_apart_where_something_differs(change: dict, note: str) -> None:
+    ours, theirs = sheets(**SAME | change)
+    assert not [label for label, _ in ours.lines if "(paper)" in label and "BBT" in label]
+    mark = next(label for label, _ in theirs.lines if label.startswith("BBT")).removeprefix("BBT ")
+    assert f"{mark} What differs: {note}." in theirs.notes
+    assert note in markdown([theirs])
+    assert "not comparable" in theirs.caption
+
+
+def test_another_weight_of_the_regulariser_is_another_row() -> None:
+    ours, theirs = sheets(**SAME | {"beta": 10})
+    assert "BBT (paper)" in dict(ours.lines)
+    assert "SaES-ID-CR (paper)" not in dict(ours.lines)
+    assert "[1] What differs: β 10 on sst2, not 1." in theirs.notes
+
+
+def test_a_constant_answer_is_the_floor_of_a_table() -> None:
+    constant = FreeResult(
+        name="constant", title="always", test=0.81, interval=(0, 1), auc=None, loss=1
+    )
+    free = result(0.5).model_copy(update={"free": [constant]})
+    (table,) = tables(*make(), {0: free, 1: free, 3: free})
+    assert next(table.sheets()).lines[0][0] == "constant answer"
+    assert table.constant["sst2"].values == (81.0, 81.0)
+    assert "| constant answer | 81.00 ± 0.00 | – |" in markdown(table.sheets())
 
 
 @pytest.mark.parametrize("name", ["main", "beta", "opt", "baselines"])
 def test_every_row_of_the_papers_tables_is_in_our_study(name: str) -> None:
-    spec = read_study_spec(STUDIES / f"{name}.yaml")
+    spec = read_study_spec(name)
     paper = paper_table(name)
     assert paper is not None
     assert {row["label"] for row in spec.rows} == set(paper.rows)
     assert {Path(model).name for model in spec.models} == {paper.model}
     assert all(set(figures) == set(spec.tasks) for figures in paper.rows.values())
-    assert spec.defaults["budget"] == paper.budget
+    assert (spec.seeds, spec.tasks) == (list(paper.seeds), list(paper.test_examples))
+    plan = plan_runs(spec, {})
+    for row in paper.rows:
+        runs = [(run.config, None) for run in plan if run.label == row]
+        assert paper.differences(row, runs) == ([paper.notes[row]] if row in paper.notes else [])
 
 
 def test_one_run_is_one_folder_in_every_study() -> None:
     folders = {}
     for name in ("main", "beta", "convergence"):
-        plan = plan_runs(read_study_spec(STUDIES / f"{name}.yaml"), {})
+        plan = plan_runs(read_study_spec(name), {})
         folders[name] = {run.folder for run in plan}
     assert folders["convergence"] < folders["main"]
     # both strategies at the best β of each of seven tasks, for five seeds

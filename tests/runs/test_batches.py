@@ -64,11 +64,11 @@ def test_the_training_loss_is_that_of_all_examples(task_file: Path, tmp_path: Pa
     model = StandIn()
     train = EncodedTask(model, SavedRun(tmp_path / "run").task, len(result.prompt)).train
     assert len(train) == 16
-    (loss,) = prompt_values(model, train, result.prompt[None], Loss(beta=1.0))
+    (loss,), _ = prompt_values(model, train, result.prompt[None], Loss(beta=1.0))
     assert result.train_loss == pytest.approx(loss)
 
 
-@pytest.mark.parametrize("method", ["saes-id-cr", "cmaes", "zosgd", "bdpl"])
+@pytest.mark.parametrize("method", ["saes-id-cr", "wes-id", "cmaes", "zosgd", "bdpl"])
 @pytest.mark.parametrize("stop", [0, 1, 3])
 def test_a_resumed_run_draws_the_same_batches(
     task_file: Path, tmp_path: Path, method: str, stop: int

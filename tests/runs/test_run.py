@@ -117,7 +117,16 @@ def test_same_config_and_seed_same_bytes(task_file: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "method",
-    ["saes-id-cr", "one-plus-one-id-cr", "cmaes", "zosgd", "bdpl", "rlprompt", "prompt-tuning"],
+    [
+        "saes-id-cr",
+        "wes-id",
+        "one-plus-one-id-cr",
+        "cmaes",
+        "zosgd",
+        "bdpl",
+        "rlprompt",
+        "prompt-tuning",
+    ],
 )
 @pytest.mark.parametrize("stop", [0, 1, 2, 3])
 def test_stopping_between_steps(

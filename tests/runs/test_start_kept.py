@@ -76,6 +76,19 @@ def test_a_kept_start_survives_a_resume(task_file: Path, tmp_path: Path, stop: i
     np.testing.assert_array_equal(resumed.prompt, whole.prompt)
 
 
+@pytest.mark.parametrize("method", ["saes-id-cr", "bbt"])
+def test_the_start_may_have_a_seed_of_its_own(task_file: Path, tmp_path: Path, method: str) -> None:
+    def prompt(seed: int, init_seed: int | str) -> Floats:
+        out, settings = tmp_path / f"{seed}-{init_seed}", {"seed": seed, "init_seed": init_seed}
+        model = StartIsBest()
+        return small_runs.finish(task_file, out, model=model, method=method, **settings).prompt
+
+    same = prompt(0, 7)
+    np.testing.assert_array_equal(prompt(1, 7), same)
+    np.testing.assert_array_equal(prompt(7, "run"), same)
+    assert (prompt(0, "run") != prompt(1, "run")).any()
+
+
 class EmptyIsBest(StandIn):
     """Answers every text rightly without a prompt, and the worse the longer a prompt is."""
 

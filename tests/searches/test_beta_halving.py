@@ -18,10 +18,11 @@ def make(
     """Searches whose validation metric depends on β alone."""
 
     def search(beta: float) -> Search:
-        def evaluate(candidates: np.ndarray) -> Doubles:
+        def evaluate(candidates: np.ndarray) -> tuple[Doubles, Doubles]:
             if spent is not None:
                 spent.extend([beta] * len(candidates))
-            return (candidates.astype(np.float64) ** 2).sum(axis=1)
+            values = (candidates.astype(np.float64) ** 2).sum(axis=1)
+            return values, values
 
         def validate(_: np.ndarray) -> Validation:
             return Validation(merits[beta], 0.0, 1 / (1 + beta))

@@ -19,9 +19,10 @@ class Counted:
     def __init__(self) -> None:
         self.count = 0
 
-    def __call__(self, candidates: np.ndarray) -> Doubles:
+    def __call__(self, candidates: np.ndarray) -> tuple[Doubles, Doubles]:
         self.count += len(candidates)
-        return (candidates.astype(np.float64) ** 2).sum(axis=1)
+        values = (candidates.astype(np.float64) ** 2).sum(axis=1)
+        return values, 2 * values
 
 
 def validate(solution: np.ndarray) -> Validation:
@@ -40,6 +41,7 @@ def test_budget_is_spent_exactly(kind: str, budget: int, eval_every: int) -> Non
     steps = list(search.steps())
     assert evaluate.count == budget == steps[-1].evaluations == search.evaluations
     assert sum(len(step.losses) for step in steps) == budget
+    assert all(step.best_cross_entropy == 2 * step.best_loss for step in steps)
     assert steps[-1].validation is not None
     assert search.selection is not None
 
@@ -98,10 +100,10 @@ def test_validation_happens_when_due() -> None:
 
 
 def test_a_failing_model_counts_as_worst_and_goes_on() -> None:
-    def sometimes(candidates: np.ndarray) -> Doubles:
+    def sometimes(candidates: np.ndarray) -> tuple[Doubles, Doubles]:
         values = (candidates.astype(np.float64) ** 2).sum(axis=1)
         values[::2] = np.nan
-        return values
+        return values, values
 
     search = Search(optimizer("saes"), sometimes, validate, 60, 10)
     list(search.steps())

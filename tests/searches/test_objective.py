@@ -78,5 +78,5 @@ def test_prompts_of_several_lengths_have_the_values_of_each_alone(task_file: Pat
     rng = np.random.default_rng(0)
     prompts = [rng.standard_normal((length, 6)).astype(np.float32) for length in (3, 1, 4, 1, 0)]
     model, batch, loss = objective.model, objective.batch, Loss()
-    alone = [prompt_values(model, batch, prompt[None], loss)[0] for prompt in prompts]
-    np.testing.assert_array_equal(prompt_values(model, batch, prompts, loss), alone)
+    alone = [prompt_values(model, batch, prompt[None], loss)[0][0] for prompt in prompts]
+    np.testing.assert_array_equal(prompt_values(model, batch, prompts, loss)[0], alone)

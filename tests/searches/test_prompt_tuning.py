@@ -15,6 +15,7 @@ from pfes.optimizers.adam import RATES
 from pfes.searches.encoded import EncodedTask
 from pfes.searches.losses import Loss
 from pfes.searches.objective import value_and_gradient
+from pfes.searches.quick_readings import best_offsets, best_slopes
 from pfes.tasks import load_task
 from tests import tiny
 
@@ -32,18 +33,35 @@ def prepare(name: str, placement: Any, task_file: Path, wide: bool) -> tuple[Loc
 
 
 @pytest.mark.parametrize(("name", "placement"), CASES)
-@pytest.mark.parametrize("loss", [Loss(), Loss(0.5), Loss(offset=True)])
+@pytest.mark.parametrize("loss", [Loss(), Loss(0.5), Loss(after="offset")])
 def test_the_gradient_is_that_of_finite_differences(
     name: str, placement: str, loss: Loss, task_file: Path
 ) -> None:
     model, batch = prepare(name, placement, task_file, wide=True)
     prompt = model.embed([11, 12, 13])
-    value, gradient = value_and_gradient(model, batch, prompt, loss)
+    (value, _), gradient = value_and_gradient(model, batch, prompt, loss)
     assert value == loss(model.logprobs(prompt[None], batch), batch.labels)
     way = gradient / np.linalg.norm(gradient)
     step = np.float32(1e-2 * np.linalg.norm(prompt))
     ends = np.stack([prompt + step * way, prompt - step * way])
     above, below = loss(model.logprobs(ends, batch), batch.labels)
+    assert np.linalg.norm(gradient) == pytest.approx((above - below) / (2 * step), rel=1e-2)
+
+
+@pytest.mark.parametrize(("name", "placement"), CASES)
+def test_a_slope_is_held_while_a_gradient_is_taken(
+    name: str, placement: str, task_file: Path
+) -> None:
+    model, batch = prepare(name, placement, task_file, wide=True)
+    prompt, labels = model.embed([11, 12, 13]), batch.labels
+    here = model.logprobs(prompt[None], batch)
+    slope = best_slopes(here, labels)
+    offsets = best_offsets(slope * here, labels)
+    _, gradient = value_and_gradient(model, batch, prompt, Loss(after="slope"))
+    way = gradient / np.linalg.norm(gradient)
+    step = np.float32(1e-2 * np.linalg.norm(prompt))
+    ends = model.logprobs(np.stack([prompt + step * way, prompt - step * way]), batch)
+    above, below = Loss()(slope * ends - offsets, labels)
     assert np.linalg.norm(gradient) == pytest.approx((above - below) / (2 * step), rel=1e-2)
 
 
@@ -68,7 +86,7 @@ def test_the_first_steps_are_those_of_peft(task_file: Path) -> None:
     values = []
     for _ in range(steps):
         prompt = adam.ask()[0].reshape(start.shape)
-        value, gradient = value_and_gradient(model, batch, prompt, Loss())
+        (value, _), gradient = value_and_gradient(model, batch, prompt, Loss())
         adam.follow(gradient.reshape(-1))
         adam.tell(value)
         values.append(value[0])

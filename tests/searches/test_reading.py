@@ -9,8 +9,9 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from pfes.searches.choose_reading import STRENGTHS, choose_reading, stratified_folds
-from pfes.searches.fit_reading import OFFSET_RIDGE, SLOPE_RIDGE, best_offsets, fit_reading
+from pfes.searches.fit_reading import LEAST_SLOPE, OFFSET_RIDGE, SLOPE_RIDGE, fit_reading
 from pfes.searches.log_space import log_softmax
+from pfes.searches.quick_readings import best_offsets, sloped_scores
 from pfes.searches.reading import PLAIN, Reading
 
 
@@ -89,6 +90,30 @@ def test_many_candidates_at_once_have_the_offsets_of_each_alone() -> None:
     for candidate, offsets in zip(logprobs, together, strict=True):
         alone = fit_reading(candidate, labels, "offset").offsets
         np.testing.assert_allclose(offsets, alone, atol=1e-6)
+
+
+def test_many_candidates_at_once_have_the_slope_and_offsets_of_each_alone() -> None:
+    """One of them is so noisy that its slope would be below the least one."""
+    logprobs = np.stack([answers(words=0, seed=seed)[0] for seed in range(5)])
+    labels = answers(words=0)[1]
+    logprobs[3] = -logprobs[3]
+    logprobs[4] *= 3
+    together = sloped_scores(logprobs, labels)
+    readings = [fit_reading(candidate, labels, "slope") for candidate in logprobs]
+    assert readings[3].slope == LEAST_SLOPE
+    for candidate, reading, scores in zip(logprobs, readings, together, strict=True):
+        expected = reading.log_probabilities(candidate)
+        np.testing.assert_allclose(log_softmax(scores), expected, atol=1e-6)
+
+
+def test_a_candidate_without_numbers_harms_no_other() -> None:
+    logprobs = np.stack([answers(words=0, seed=seed)[0] for seed in range(2)])
+    labels = answers(words=0)[1]
+    broken = np.concatenate([logprobs, np.full_like(logprobs[:1], np.nan)])
+    assert np.isnan(sloped_scores(broken, labels)[2]).all()
+    np.testing.assert_array_equal(
+        sloped_scores(broken, labels)[:2], sloped_scores(logprobs, labels)
+    )
 
 
 def fitted(logprobs: np.ndarray, labels: np.ndarray, kind: str, words: tuple[int, ...]) -> Reading:

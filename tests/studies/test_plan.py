@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from pfes.errors import PfesError
-from pfes.studies.plan import StudySpec, plan_runs, read_study_spec
+from pfes.studies.plan import StudySpec, builtin_studies, plan_runs, read_study_spec
 
 BASE = {
     "name": "s",
@@ -91,11 +91,21 @@ def test_a_wrong_setting_is_found_before_anything_runs(row: dict) -> None:
         plan_runs(StudySpec.model_validate(BASE | {"rows": [row]}), {})
 
 
-@pytest.mark.parametrize("file", sorted((Path(__file__).parents[2] / "studies").glob("*.yaml")))
-def test_the_studies_that_come_with_pfes_are_valid(file: Path) -> None:
-    spec = read_study_spec(file)
-    assert spec.name == file.stem
-    assert plan_runs(spec, {})
+@pytest.mark.parametrize("name", builtin_studies())
+def test_the_studies_that_come_with_pfes_are_valid(name: str) -> None:
+    spec = read_study_spec(name)
+    assert spec.name == name
+    assert spec.title
+    runs = plan_runs(spec.with_extra_rows(), {})
+    if not spec.parts:  # each of which is a grid of its own
+        rows = len(spec.rows) + len(spec.extra_rows)
+        assert len(runs) == len(spec.models) * len(spec.tasks) * len(spec.seeds) * rows
+    assert len({run.key for run in runs}) == len(runs)
+
+
+def test_a_name_that_no_study_has_is_an_error_that_names_those_there_are() -> None:
+    with pytest.raises(PfesError, match="no study 'mian'; give a YAML file or one of baselines"):
+        read_study_spec("mian")
 
 
 def test_settings_go_to_a_method_of_the_defaults_and_to_a_full_name() -> None:
@@ -141,7 +151,7 @@ def test_beta_of_a_studys_defaults_is_for_methods_that_have_it() -> None:
 def test_the_keys_of_stored_runs_stay() -> None:
     """Every folder of `results/small` still has the name that the study gives to its run."""
     root = Path(__file__).parents[2]
-    spec = read_study_spec(root / "studies/small.yaml")
+    spec = read_study_spec("small")
     overrides = {"models": ["smollm2-135m", "minilm-mlm"], "tasks": ["sst2", "rotten-tomatoes"]}
     runs = plan_runs(spec.model_copy(update=overrides), {})
     stored = {path.name for path in (root / "results/small/runs").iterdir()}

@@ -98,6 +98,9 @@ def test_test_limit_keeps_the_same_examples_for_every_seed(task_file: Path) -> N
     assert len(some[0]) == 5
     assert {e.fields["text"] for e in some[0]} < {e.fields["text"] for e in whole.test}
     assert load_task(task_file, shots=2, test_limit=10**6).test == whole.test
+    other = load_task(task_file, shots=2, test_limit=5, test_seed=1)
+    assert other.test != some[0]
+    assert other.train == load_task(task_file, shots=2).train
 
 
 def test_separate_test_file(tmp_path: Path) -> None:

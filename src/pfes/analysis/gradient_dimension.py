@@ -12,14 +12,17 @@ from pfes.analysis.neighbours import Standard, nearest
 from pfes.config import RunConfig, is_served
 from pfes.errors import SettingError
 from pfes.models.local.load import open_local_model
+from pfes.models.local.local_model import LocalModel
 from pfes.reporting.sheets import Entry, Sheet, figure_text
 from pfes.searches.encoded import encode_for
+from pfes.studies.plan import short_name
 from pfes.system.colors import BLUE, COLORS, STYLES
 from pfes.system.stages import Stage
 from pfes.tasks.loader import load_run_task
 
 NAME = "intrinsic-dimension"
-MODEL_SETTINGS = ("model", "task", "seed", "shots", "dtype")  # settings that change the results
+MODEL_SETTINGS = ("model", "seed", "shots", "dtype")  # settings that change the results
+COLUMNS = 4  # of the figure, as in the paper
 AS_NOISE = "as_noise"  # JSON key: dimensions of noise that gives the same estimates
 CEILING = 0.9  # from this share of the Gaussian estimate on, points look like noise
 
@@ -44,15 +47,19 @@ class Grid:
             )
 
 
+Lengths = dict[str, Any]  # what was estimated, by prompt length
+
+
 def intrinsic_dimension_analysis(
-    config: RunConfig, grid: Grid, out: Path, keep: bool = False
+    configs: list[RunConfig], grid: Grid, out: Path, keep: bool = False
 ) -> Generator[Stage, None, list[Path]]:
     """Estimate the dimension for every prompt length and number of neighbours in `grid`.
 
-    Yield the stages of the work; return the paths of the files written. An interrupted analysis
-    continues: finished lengths are kept, and an unfinished file of gradients is filled up. The
-    gradients of a length are deleted after use, unless `keep` is set.
+    `configs` differ in their task only. Yield the stages of the work; return the paths of the files
+    written. An interrupted analysis continues: finished lengths are kept, and an unfinished file of
+    gradients is filled up. The gradients of a length are deleted after use, unless `keep` is set.
     """
+    config = configs[0]
     grid.check()
     if is_served(config.model):
         raise SettingError(
@@ -60,36 +67,56 @@ def intrinsic_dimension_analysis(
         )
     artefacts = Artefacts(out, NAME)
     settings = {name: getattr(config, name) for name in MODEL_SETTINGS} | asdict(grid)
-    del settings["lengths"]  # a later call may add lengths
-    content = artefacts.read(settings)
-    results: dict[str, Any] = content.get("lengths", {})
-    missing = [length for length in grid.lengths if str(length) not in results]
-    if missing:
-        yield Stage("loading model")
-        task = load_run_task(config)
-        precision = config.dtype or "float32"  # also on a GPU: see `loss_gradients`
-        model = open_local_model(config.model_copy(update={"dtype": precision}), task.spec)
-        # the settings come first: a restart compares them before it uses the gradients
-        artefacts.write(settings, {"lengths": results})
+    del settings["lengths"]  # a later call may add lengths, and tasks
+    tasks: dict[str, Lengths] = artefacts.read(settings).get("tasks", {})
+
+    def write() -> None:
+        artefacts.write(settings, {"tasks": tasks})
+
+    model: LocalModel | None = None
+    for config in configs:
+        name = short_name(config.task)
+        results = tasks.setdefault(name, {})
+        missing = [length for length in grid.lengths if str(length) not in results]
+        if missing:
+            yield Stage(f"{name}: loading")
+            task = load_run_task(config)
+            precision = config.dtype or "float32"  # also on a GPU: see `loss_gradients`
+            loading = config.model_copy(update={"dtype": precision})
+            model = model or open_local_model(loading, task.spec)
+            write()  # the settings come first: a restart compares them before it uses the gradients
         for length in missing:
+            assert model is not None
             batch = encode_for(model, task.spec, task.train, length)
-            file = GradientFile(out / f"gradients-{length}.npy", grid.samples, length * model.width)
+            path = out / f"gradients-{name}-{length}.npy"
+            file = GradientFile(path, grid.samples, length * model.width)
             for done in collect_gradients(model, batch, length, config.seed, file):
-                yield Stage(f"gradients, l = {length}", done, grid.samples, "samples")
-            yield Stage(f"neighbours, l = {length}")
+                yield Stage(f"{name}: gradients, l = {length}", done, grid.samples, "samples")
+            yield Stage(f"{name}: neighbours, l = {length}")
             results[str(length)] = _estimate(file, grid, config.seed)
-            artefacts.write(settings, {"lengths": results})
+            write()
             if not keep:
                 file.delete()
-    requested = {length: results[str(length)] for length in sorted(grid.lengths)}
-    for length, result in requested.items():
-        if AS_NOISE not in result:
-            yield Stage(f"comparing with noise, l = {length}")
-            result[AS_NOISE] = _as_noise(result, grid, config.seed)
-            artefacts.write(settings, {"lengths": results})
-    draw(requested, config, artefacts.figure)
-    title = f"Intrinsic dimension: {config.task}, {Path(config.model).name}"
-    return artefacts.tabulate(title, remarks(requested, grid), [sheet(requested, grid)])
+    requested = {
+        name: {length: tasks[name][str(length)] for length in sorted(grid.lengths)}
+        for name in (short_name(config.task) for config in configs)
+    }
+    for name, lengths in requested.items():
+        for length, result in lengths.items():
+            if AS_NOISE not in result:
+                yield Stage(f"{name}: comparing with noise, l = {length}")
+                result[AS_NOISE] = _as_noise(result, grid, config.seed)
+                write()
+    model_name = Path(config.model).name
+    draw(requested, model_name, artefacts.figure)
+    sheets = [sheet(name, lengths, grid) for name, lengths in requested.items()]
+    notes = [
+        f"{name}: {text}" if len(requested) > 1 else text
+        for name, lengths in requested.items()
+        for text in remarks(lengths)
+    ]
+    notes.append(DISTANCES)
+    return artefacts.tabulate(f"Intrinsic dimension: {model_name}", notes, sheets)
 
 
 def _estimate(file: GradientFile, grid: Grid, seed: int) -> dict[str, Any]:
@@ -111,8 +138,8 @@ def _as_noise(result: dict[str, Any], grid: Grid, seed: int) -> list[float | Non
     return noise_dimensions(measured, points, result["dimension"], grid.standard, seed)
 
 
-def sheet(results: dict[int, Any], grid: Grid) -> Sheet:
-    """Return the table: a row for each prompt length, a column for each number of neighbours."""
+def sheet(task: str, results: dict[int, Any], grid: Grid) -> Sheet:
+    """Return the table of a task: a row for each prompt length, a column for each k."""
     lines = []
     for length, result in results.items():
         entries = [Entry(f"{result['dimension']}", result["dimension"])]
@@ -131,9 +158,9 @@ def sheet(results: dict[int, Any], grid: Grid) -> Sheet:
         "duplicates",
     )
     caption = (
-        f"Estimate from {grid.samples} gradients (95 % bootstrap interval over points); behind the "
-        "semicolon the estimate of isotropic Gaussian points of the same number and dimension; as "
-        "noise of: how many dimensions such points have that give the same estimates."
+        f"{task}: estimate from {grid.samples} gradients (95 % bootstrap interval over points); "
+        "behind the semicolon the estimate of isotropic Gaussian points of the same number and "
+        "dimension; as noise of: how many dimensions such points have that give the same estimates."
     )
     return Sheet(caption, head, tuple(lines))
 
@@ -147,7 +174,14 @@ def _range(result: dict[str, Any]) -> str:
     return low if low == high else f"{low} – {high}"
 
 
-def remarks(results: dict[int, Any], grid: Grid) -> Iterator[str]:
+DISTANCES = (
+    "Distances are cosine distances, as in the paper. They grow with the square of the one between "
+    "directions, so all estimates, noise's too, are half of the number of dimensions that the "
+    "directions take up."
+)
+
+
+def remarks(results: dict[int, Any]) -> Iterator[str]:
     """Say what the estimates show and what they do not."""
     shares = {
         length: [
@@ -160,13 +194,8 @@ def remarks(results: dict[int, Any], grid: Grid) -> Iterator[str]:
     yield (
         f"Gradients are estimated at {figure_text(100 * low, None)} to "
         f"{figure_text(100 * high, None)} % of what isotropic noise gives under the same sampling. "
-        f"{grid.samples} points cannot show more dimensions than that, whatever they have: an "
-        "estimate near the noise's is the estimator's own ceiling."
-    )
-    yield (
-        "Distances are cosine distances, as in the paper. They grow with the square of the one "
-        "between directions, so all estimates, noise's too, are half of the number of dimensions "
-        "that the directions take up."
+        "So many points cannot show more dimensions than that, whatever they have: an estimate "
+        "near the noise's is the estimator's own ceiling."
     )
     if low >= CEILING:
         yield (
@@ -190,23 +219,33 @@ def remarks(results: dict[int, Any], grid: Grid) -> Iterator[str]:
         )
 
 
-def draw(results: dict[int, Any], config: RunConfig, path: Path) -> None:
-    """Draw the estimates over prompt length, a line for each k; for a single length, over k."""
+def draw(tasks: dict[str, dict[int, Any]], model: str, path: Path) -> None:
+    """Draw a panel for each task: estimates over prompt length, a line for each k.
+
+    For a single length they are drawn over k.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(3.5, 3.1), layout="constrained")
-    axis = figure.subplots()
-    title = f"{config.task} · {Path(config.model).name}"
-    if len(results) > 1:
-        _over_lengths(axis, results)
-    else:
-        [(length, result)] = results.items()
-        title += f" · l = {length}"
-        _over_neighbours(axis, result)
-    axis.set_ylabel("estimated dimension")
-    axis.set_ylim(bottom=0)
-    axis.set_title(title, fontsize=9)
-    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=7)
+    columns = min(COLUMNS, len(tasks))
+    rows = -(-len(tasks) // columns)
+    size = (0.3 + 3.2 * columns, 0.5 + 2.6 * rows)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).flatten()
+    for axis, (task, results) in zip(axes, tasks.items(), strict=False):
+        title = f"{task} · {model}"
+        if len(results) > 1:
+            _over_lengths(axis, results)
+        else:
+            [(length, result)] = results.items()
+            title += f" · l = {length}"
+            _over_neighbours(axis, result)
+        axis.set_ylabel("estimated dimension")
+        axis.set_ylim(bottom=0)
+        axis.set_title(title, fontsize=9)
+    for axis in axes[len(tasks) :]:
+        axis.set_visible(False)
+    lines, labels = axes[0].get_legend_handles_labels()
+    figure.legend(lines, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=7)
     figure.savefig(path, dpi=200)
 
 

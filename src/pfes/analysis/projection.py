@@ -109,7 +109,7 @@ def _compare(full: PlannedRun, subspace: PlannedRun, out: Path, model: LanguageM
         losses.append(state["search"]["optimizer"]["best_value"])
     config: RunConfig = configs[1]
     assert config.prompt_length is not None
-    start = initial_prompt(model, config.prompt_length, config.seed, config.init)
+    start = initial_prompt(model, config.prompt_length, config.start_seed, config.init)
     space = RandomSubspace(start, round(config.intrinsic_dimension), config.seed)
     subspace_solution = space.prompts(bests[1][None])[0]
     full_solution = bests[0].reshape(start.shape)
@@ -133,8 +133,11 @@ def _sheets(projections: list[Projection], config: RunConfig) -> Iterator[Sheet]
     ]
     if paper_lines:
         model = model_name(config.model, config.served_name)
-        same = (paper["model"], paper["budget"]) == (model, config.budget)
-        note = "the same model and budget" if same else "another model or budget: not comparable"
+        ours = {"model": model, "budget": config.budget, "prompt_length": config.prompt_length}
+        differing = [name.replace("_", " ") for name in ours if ours[name] != paper[name]]
+        note = "the same model, budget and prompt length"
+        if differing:
+            note = f"another {', '.join(differing)}: not comparable"
         caption = f"The paper's figures: {paper['model']}, {paper['budget']} evaluations ({note})"
         yield Sheet(caption, HEAD, tuple(paper_lines))
 

@@ -14,6 +14,7 @@ from pfes.errors import PfesError
 from pfes.methods import get_method, settings_of
 from pfes.reporting.sheets import Entry, Sheet, figure_text
 from pfes.reporting.study_report import StudyReport
+from pfes.reporting.sweeps import SYMBOLS
 from pfes.runs.check import check_settings
 from pfes.studies.plan import StudySpec, short_name
 from pfes.system.colors import COLORS
@@ -24,7 +25,10 @@ VALUES: dict[str, tuple[float, ...]] = {  # values that the paper tries
     "intrinsic-dimension": (50, 100, 200, 300, 500, 1000),
     "sigma0": (1, 1e-1, 1e-2, 1e-3, 1e-4),
 }
-SYMBOLS = {"beta": "β", "intrinsic-dimension": "d̃", "sigma0": "σ0"}
+
+
+def symbol(over: str) -> str:
+    return SYMBOLS[over.replace("-", "_")]
 
 
 def sensitivity_spec(
@@ -40,7 +44,7 @@ def sensitivity_spec(
     if name not in settings_of(get_method(method)):
         raise PfesError(f"--over {over}: the method {method} has no such setting")
     check_settings(make_config(**settings | {"task": tasks[0]}), settings.keys())
-    rows = [{"label": f"{SYMBOLS[over]} = {value:g}", name: value} for value in values]
+    rows = [{"label": f"{symbol(over)} = {value:g}", name: value} for value in values]
     defaults = {"init": "vocab", "sigma0": "paper"} | {
         key: value for key, value in settings.items() if key not in ("model", name)
     }
@@ -76,7 +80,7 @@ def sensitivity_analysis(
     title = f"{short_name(model)}, {report.plan[0].config.budget} evaluations"
     _draw(means, over, title, artefacts.figure)
     sheet = _sheet(means, over, values, title)
-    return artefacts.tabulate(f"Sensitivity to {SYMBOLS[over]}", _remarks(means, over), [sheet])
+    return artefacts.tabulate(f"Sensitivity to {symbol(over)}", _remarks(means, over), [sheet])
 
 
 Means = dict[float, tuple[float, float | None]]
@@ -103,7 +107,7 @@ def _sheet(means: dict[str, Means], over: str, values: tuple[float, ...], title:
             entries.append(Entry(figure_text(*result), result[0]) if result else Entry("–", None))
         lines.append((f"{value:g}", tuple(entries)))
     caption = f"{title}; test metric in percent, mean ± deviation over seeds"
-    return Sheet(caption, (SYMBOLS[over], *means), tuple(lines))
+    return Sheet(caption, (symbol(over), *means), tuple(lines))
 
 
 def _remarks(means: dict[str, Means], over: str) -> Iterator[str]:
@@ -112,10 +116,10 @@ def _remarks(means: dict[str, Means], over: str) -> Iterator[str]:
         worst = min(by_value, key=lambda value: by_value[value][0])
         gap = by_value[best][0] - by_value[worst][0]
         if gap == 0:
-            yield f"{task}: no value of {SYMBOLS[over]} is better than another."
+            yield f"{task}: no value of {symbol(over)} is better than another."
             continue
         yield (
-            f"{task}: best at {SYMBOLS[over]} = {best:g}, worst at {worst:g}, "
+            f"{task}: best at {symbol(over)} = {best:g}, worst at {worst:g}, "
             f"{gap:.2f} points between them."
         )
 
@@ -143,7 +147,7 @@ def _draw(means: dict[str, Means], over: str, title: str, path: Path) -> None:
     axis.set_xticks(ticks, [f"{value:g}" for value in ticks])
     axis.minorticks_off()
     axis.set_title(title, fontsize=9)
-    axis.set_xlabel(SYMBOLS[over])
+    axis.set_xlabel(symbol(over))
     axis.set_ylabel("test metric (%)")
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     figure.savefig(path, dpi=200)

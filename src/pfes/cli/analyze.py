@@ -14,7 +14,7 @@ from pfes.errors import SettingError
 analyze = typer.Typer(help="Do the paper's analyses on any model and task.", no_args_is_help=True)
 
 LOADING = ("data_dir", "device", "dtype", "device_map", "trust_remote_code", "max_batch_tokens")
-GRADIENTS = ("model", "task", "seed", "shots", *LOADING)
+GRADIENTS = ("model", "seed", "shots", *LOADING)
 SEARCHES = tuple(name for name in ALL if name not in ("task", "method", "seed"))
 PROJECTION = {
     "budget": 10_000,
@@ -37,6 +37,7 @@ Jobs = Annotated[
 @with_settings(GRADIENTS)
 def intrinsic_dimension(
     settings: dict[str, Any],
+    tasks: Tasks,
     out: Out = None,
     prompt_lengths: Annotated[str, typer.Option(help="comma-separated")] = "5,10,20,40,50,80,100",
     neighbours: Annotated[
@@ -58,9 +59,10 @@ def intrinsic_dimension(
     lengths = [int(v) for v in _numbers("prompt_lengths", prompt_lengths, whole=True)]
     ks = [int(v) for v in _numbers("neighbours", neighbours, whole=True)]
     grid = Grid(lengths, ks, samples, standard)  # type: ignore[arg-type]
-    config = make_config(**settings)
-    folder = _folder(out, "intrinsic-dimension", config.model, config.task)
-    _finish(_follow(intrinsic_dimension_analysis(config, grid, folder, keep), samples))
+    names = comma_parts("tasks", tasks)
+    configs = [make_config(**settings | {"task": name}) for name in names]
+    folder = _folder(out, "intrinsic-dimension", configs[0].model, *names)
+    _finish(_follow(intrinsic_dimension_analysis(configs, grid, folder, keep), samples))
 
 
 @analyze.command("projection")

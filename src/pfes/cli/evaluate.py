@@ -74,5 +74,5 @@ def run_task(run: "SavedRun", test_limit: int | None) -> "Task":
     limited = run.config.test_limit is not None and task.spec.dataset is not None
     if test_limit > len(task.test) and limited:
         return load_run_task(run.config.model_copy(update={"test_limit": test_limit}))
-    chosen = limit_test(np.arange(len(task.test)), test_limit)
+    chosen = limit_test(np.arange(len(task.test)), test_limit, run.config.limit_seed)
     return replace(task, test=tuple(task.test[i] for i in chosen.tolist()))

@@ -15,7 +15,7 @@ tasks = typer.Typer(help="List, show and check tasks.", invoke_without_command=T
 methods = typer.Typer(help="List and show methods.", invoke_without_command=True)
 
 
-def _print(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+def print_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     table = Table(title=title, title_justify="left")
     for i, column in enumerate(columns):
         table.add_column(column, no_wrap=i == 0)
@@ -33,7 +33,7 @@ def list_tasks(context: typer.Context) -> None:
         return
     specs = [read_spec(name)[0] for name in builtin_tasks()]
     rows = [(s.name, s.description, ", ".join(s.verbalizers.values()), s.metric) for s in specs]
-    _print("Tasks; your own is a YAML file", ("name", "what", "words", "metric"), rows)
+    print_table("Tasks; your own is a YAML file", ("name", "what", "words", "metric"), rows)
 
 
 @tasks.command("show")
@@ -138,7 +138,7 @@ def models() -> None:
         (name, model.description, "here" if is_cached(name) else f"{model.file.megabytes} MB")
         for name, model in MODELS.items()
     ]
-    _print("Embedded models", ("name", "what", "download"), rows)
+    print_table("Embedded models", ("name", "what", "download"), rows)
     for name in filter(is_cached, MODELS):
         print(f"{name} is in {embedded_model(name)}")
     print("Any other masked or causal language model: --model FOLDER or --model OWNER/NAME (Hub)")
@@ -150,14 +150,14 @@ def list_methods(context: typer.Context) -> None:
     from pfes.methods import METHODS
 
     if context.invoked_subcommand is None:
-        _print("Methods", ("name", "what"), [(m.name, m.summary) for m in METHODS.values()])
+        print_table("Methods", ("name", "what"), [(m.name, m.summary) for m in METHODS.values()])
 
 
 @methods.command("show")
 def show_method(name: Annotated[str, typer.Argument(help="method name")]) -> None:
     """Print what a method is made of, and its settings with their defaults and sources."""
-    from pfes.config import source_of
-    from pfes.methods import get_method, settings_of
+    from pfes.config import shown_value, source_of
+    from pfes.methods import PRESETS, get_method, settings_of
 
     method = get_method(name)
     print(f"{method.name}: {method.summary}")
@@ -172,4 +172,9 @@ def show_method(name: Annotated[str, typer.Argument(help="method name")]) -> Non
             shown, source = source_of(setting)
         rows.append((f"--{setting.replace('_', '-')}", shown, source))
     if rows:
-        _print("Defaults", ("setting", "default", "source"), rows)
+        print_table("Defaults", ("setting", "default", "source"), rows)
+    for preset, methods_settings in PRESETS.items():
+        given = methods_settings.get(method.name, {})
+        pairs = [(f"--{k.replace('_', '-')}", shown_value(v)) for k, v in given.items()]
+        if pairs:
+            print_table(f"--preset {preset}", ("setting", "value"), pairs)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 study = typer.Typer(help="Do a grid of runs and report its results.", no_args_is_help=True)
 
-File = Annotated[Path, typer.Argument(help="the study's YAML file")]
+Name = Annotated[str, typer.Argument(help="study name (see pfes study list) or YAML file")]
 Out = Annotated[
     str,
     typer.Option(help="folder of the runs (studies may share it), or an address such as s3://…"),
@@ -29,21 +29,37 @@ Models = Annotated[
 Tasks = Annotated[str | None, typer.Option(help="use these tasks instead, comma-separated")]
 Seeds = Annotated[str | None, typer.Option(help="use these seeds instead, comma-separated")]
 Budget = Annotated[int | None, typer.Option(min=1, help="function evaluations of every run")]
+ExtraRows = Annotated[
+    bool, typer.Option("--extra-rows", help="with the study's extra rows, if it has any")
+]
 DataDir = Annotated[
     str | None, typer.Option(help="folder with local copies of data sets, one per task")
 ]
 Dtype = Annotated[str | None, typer.Option(help=f"{setting_help('dtype')}; names other runs")]
 
 
+@study.command("list")
+def list_studies() -> None:
+    """List the studies that come with pfes: the paper's tables and figures, and ours."""
+    from pfes.cli.listings import print_table
+    from pfes.studies.plan import builtin_studies, read_study_spec
+
+    specs = map(read_study_spec, builtin_studies())
+    print_table(
+        "Studies; your own is a YAML file", ("name", "what"), [(s.name, s.title) for s in specs]
+    )
+
+
 @study.command("run")
 def run_study(
-    file: File,
+    name: Name,
     out: Out = "runs",
     model: Models = None,
     tasks: Tasks = None,
     seeds: Seeds = None,
     budget: Budget = None,
     data_dir: DataDir = None,
+    extra_rows: ExtraRows = False,
     dtype: Dtype = None,
     device: Annotated[str | None, typer.Option(help=setting_help("device"))] = None,
     device_map: Annotated[str | None, typer.Option(help=setting_help("device_map"))] = None,
@@ -69,7 +85,7 @@ def run_study(
     given: dict[str, Any] = {"budget": budget, "data_dir": data_dir, "dtype": dtype}
     given |= {"device": device, "device_map": device_map}
     given["trust_remote_code"] = trust_remote_code or None
-    spec, plan = _plan(file, model, tasks, seeds, given)
+    spec, plan = _plan(name, model, tasks, seeds, given, extra_rows)
     if engine == "serial":
         from pfes.studies.study import execute_study
 
@@ -105,13 +121,14 @@ def show(
 
 @study.command("report")
 def report_study(
-    file: File,
+    name: Name,
     out: Out = "runs",
     model: Models = None,
     tasks: Tasks = None,
     seeds: Seeds = None,
     budget: Budget = None,
     data_dir: DataDir = None,
+    extra_rows: ExtraRows = False,
     dtype: Dtype = None,
     html: Annotated[bool, typer.Option("--html", help="also write one interactive page")] = False,
 ) -> None:
@@ -121,7 +138,7 @@ def report_study(
     from pfes.studies.store import open_store
 
     given = {"budget": budget, "data_dir": data_dir, "dtype": dtype}
-    spec, plan = _plan(file, model, tasks, seeds, given)
+    spec, plan = _plan(name, model, tasks, seeds, given, extra_rows)
     store = open_store(out)
     if not store.exists():
         raise SettingError("out", f"{out} does not exist: do the runs first, with pfes study run")
@@ -133,15 +150,18 @@ def report_study(
 
 
 def _plan(
-    file: Path,
+    name: str,
     model: str | None,
     tasks: str | None,
     seeds: str | None,
     settings: dict[str, Any],
+    extra_rows: bool,
 ) -> tuple[Any, Any]:
     from pfes.studies.plan import plan_runs, read_study_spec
 
-    spec = read_study_spec(file)
+    spec = read_study_spec(name)
+    if extra_rows:
+        spec = spec.with_extra_rows()
     changes: dict[str, Any] = {}
     if model is not None:
         changes["models"] = _models(model)

@@ -152,8 +152,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _config(self) -> tuple[RunConfig, ModelSource | None]:
         """Return the settings of the search, and where a model that is named is from."""
         given = dict(self.settings)
-        if "test_limit" in given:
-            raise SettingError("test_limit", "a classifier holds nothing out for a test")
+        for testing in ("test_limit", "test_seed"):
+            if testing in given:
+                raise SettingError(testing, "a classifier holds nothing out for a test")
         if self.method is not None:
             given["method"] = self.method
         name, source = self.model, None

@@ -3,20 +3,23 @@
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from pfes.optimizers.base import Floats, Optimizer, State
+from pfes.optimizers.torch_state import arrays, tensors
 
 CLIP = 3.0  # gradients are clipped to this norm, as in BDPL's code
+WEIGHT_DECAY = 0.1  # of AdamW, as in BDPL's code
 
 
 class BDPL(Optimizer):
     """Learns a distribution over candidate tokens for each position of the prompt.
 
     A generation samples `population` prompts. The distributions, at first uniform, then follow the
-    variance-reduced policy gradient Σ_k (L_k − L̄)/(I−1) · ∇log p, clipped, and are projected back
-    to the simplex. The current solution has the likeliest token at each position. Prompts without
-    a finite loss are left out of a generation.
+    variance-reduced policy gradient Σ_k (L_k − L̄)/(I−1) · ∇log p, clipped, by a step of AdamW, and
+    are projected back to the simplex. The current solution has the likeliest token at each
+    position. Prompts without a finite loss are left out of a generation.
 
     Examples:
         >>> import numpy as np
@@ -46,6 +49,9 @@ class BDPL(Optimizer):
         super().__init__(np.repeat(self.tokens[:1], length), learning_rate, seed)
         self.population = population
         self.probabilities = np.full((length, len(self.tokens)), 1 / len(self.tokens))
+        # the same memory as the probabilities: AdamW changes both
+        self._rows = torch.from_numpy(self.probabilities)
+        self._adamw = torch.optim.AdamW([self._rows], learning_rate, weight_decay=WEIGHT_DECAY)
         self._drawn = np.zeros((population, length), dtype=np.int64)  # indices into `tokens`
 
     def _sample(self) -> NDArray[np.int64]:  # type: ignore[override]
@@ -67,15 +73,24 @@ class BDPL(Optimizer):
             gradient[positions, indices] += advantage / self.probabilities[positions, indices]
         norm = np.linalg.norm(gradient)
         gradient *= min(1.0, CLIP / norm) if norm > 0 else 1.0
-        self.probabilities = project_to_simplex(self.probabilities - self._sigma * gradient)
+        self._rows.grad = torch.from_numpy(gradient)
+        self._adamw.step()
+        self.probabilities[:] = project_to_simplex(self.probabilities)
         self._solution = self.tokens[self.probabilities.argmax(axis=1)]
 
     def state(self) -> State:
-        return super().state() | {"probabilities": self.probabilities.copy()}
+        moments = self._adamw.state_dict()["state"].get(0, {})
+        return super().state() | {
+            "probabilities": self.probabilities.copy(),
+            "adamw": arrays(moments),
+        }
 
     def load_state(self, state: State) -> None:
         super().load_state(state)
-        self.probabilities = state["probabilities"].astype(np.float64)
+        self.probabilities[:] = state["probabilities"]
+        moments = tensors(state["adamw"])
+        stored = {"state": {0: moments} if moments else {}}
+        self._adamw.load_state_dict(self._adamw.state_dict() | stored)
 
 
 def project_to_simplex(rows: NDArray[np.float64]) -> NDArray[np.float64]:

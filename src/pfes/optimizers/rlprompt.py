@@ -8,10 +8,10 @@ import torch
 from numpy.typing import NDArray
 
 from pfes.optimizers.base import Floats, Optimizer, State
+from pfes.optimizers.torch_state import arrays, tensors
 
 TOP = 256  # tokens are sampled from this many of the best, as in RLPrompt
 HIDDEN = 2048  # width of the network's hidden layer, as in RLPrompt
-TARGET_RATE = 0.1  # step of the target network to the policy; RLPrompt's 0.001 is for 12,000 steps
 INITIAL_SCALE = 1e-4  # of the weights, as in RLPrompt: the first policy is nearly uniform
 
 
@@ -36,9 +36,11 @@ class RLPrompt(Optimizer):
         learning_rate: float = 1e-3,
         population: int = 20,
         seed: int = 0,
+        target_rate: float = 0.1,
     ) -> None:
         super().__init__(np.zeros(length), learning_rate, seed)
         self.population = population
+        self.target_rate = target_rate  # step of the target network to the policy
         self._body = module.base_model
         self._head = module.get_output_embeddings()
         self._start = _first(tokenizer.bos_token_id, tokenizer.eos_token_id, 0)
@@ -109,7 +111,7 @@ class RLPrompt(Optimizer):
         with torch.no_grad():
             pairs = zip(self._target.parameters(), self._policy.parameters(), strict=True)
             for slow, fast in pairs:
-                slow.lerp_(fast, TARGET_RATE)
+                slow.lerp_(fast, self.target_rate)
 
     def _inconsistency(
         self, states: torch.Tensor, actions: torch.Tensor, reward: torch.Tensor
@@ -133,27 +135,18 @@ class RLPrompt(Optimizer):
     def state(self) -> State:
         moments = self._adam.state_dict()["state"]
         return super().state() | {
-            "policy": _arrays(self._policy.state_dict()),
-            "target": _arrays(self._target.state_dict()),
-            "adam": {str(i): _arrays(moment) for i, moment in moments.items()},
+            "policy": arrays(self._policy.state_dict()),
+            "target": arrays(self._target.state_dict()),
+            "adam": {str(i): arrays(moment) for i, moment in moments.items()},
         }
 
     def load_state(self, state: State) -> None:
         super().load_state(state)
-        self._policy.load_state_dict(_tensors(state["policy"]))
-        self._target.load_state_dict(_tensors(state["target"]))
-        moments = {int(i): _tensors(moment) for i, moment in state["adam"].items()}
+        self._policy.load_state_dict(tensors(state["policy"]))
+        self._target.load_state_dict(tensors(state["target"]))
+        moments = {int(i): tensors(moment) for i, moment in state["adam"].items()}
         self._adam.load_state_dict(self._adam.state_dict() | {"state": moments})
 
 
 def _first(*tokens: int | None) -> int:
     return next(token for token in tokens if token is not None)
-
-
-def _arrays(tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
-    """Return tensors as arrays; dots in names become dashes, as checkpoints nest by dots."""
-    return {name.replace(".", "-"): t.detach().cpu().numpy().copy() for name, t in tensors.items()}
-
-
-def _tensors(arrays: dict[str, Any]) -> dict[str, torch.Tensor]:
-    return {name.replace("-", "."): torch.tensor(array) for name, array in arrays.items()}

@@ -5,16 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pfes.runs.saved import History
+from pfes.methods import get_method
+from pfes.runs.saved import History, SavedRun
 from pfes.studies.plan import PlannedRun
 from pfes.studies.store import FolderStore
 
 POINTS = 200  # a curve has at most this many points
+ENTROPY = "best_cross_entropy"  # of a step: that of the candidate with the best loss so far
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A row's loss divided by its first value, so that different losses can share an axis."""
+    """A row's training loss: the cross-entropy of its best candidate so far."""
 
     row: str
     evaluations: list[int]
@@ -23,45 +25,55 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """The curves of one model and task."""
+    """The curves of one model and task, all of the same loss."""
 
     model: str
     task: str
+    loss: str
     curves: tuple[Curve, ...]
 
 
 def make_panels(plan: list[PlannedRun], finished: Iterable[int], store: FolderStore) -> list[Panel]:
     """Return a panel for each model and task that has a finished search.
 
-    RLPrompt is left out, as its loss is a negative reward, which cannot be divided by its first
-    value. For a run that tried several β, the search with the chosen β is shown, as losses with
-    different β cannot be compared.
+    Rows whose answers are read in different ways have panels of their own. For a run that tried
+    several β, the search with the chosen β is shown.
     """
-    panels: dict[tuple[str, str], dict[str, list[History]]] = {}
+    panels: dict[tuple[str, str, str], dict[str, list[History]]] = {}
     for number in finished:
         run = plan[number]
-        history = with_losses(store.saved(run.folder).chosen_history)
-        if history and history[0]["best_loss"] > 0:
-            rows = panels.setdefault((run.model_name, run.task_name), {})
+        history = with_entropies(store.saved(run.folder))
+        if history:
+            loss = loss_name(run.config.reading)
+            rows = panels.setdefault((run.model_name, run.task_name, loss), {})
             rows.setdefault(run.label, []).append(history)
     return [
-        Panel(model, task, tuple(_median(row, histories) for row, histories in rows.items()))
-        for (model, task), rows in panels.items()
+        Panel(*names, tuple(_median(row, histories) for row, histories in rows.items()))
+        for names, rows in panels.items()
     ]
 
 
 def _median(row: str, histories: list[History]) -> Curve:
-    relative = [
-        [line | {"part": line["best_loss"] / history[0]["best_loss"]} for line in history]
-        for history in histories
-    ]
-    ends, medians = medians_over_seeds(relative, ["part"])
-    return Curve(row, ends, medians["part"])
+    ends, medians = medians_over_seeds(histories, [ENTROPY])
+    return Curve(row, ends, medians[ENTROPY])
 
 
-def with_losses(history: History) -> History:
-    """Return the history without its first steps, as long as no candidate had a finite loss."""
-    return [line for line in history if line["best_loss"] is not None]
+def loss_name(reading: str) -> str:
+    """Return what the cross-entropy of a search is called: with a reading it is another one."""
+    return "cross-entropy" if reading == "plain" else "cross-entropy after the best offsets"
+
+
+def with_entropies(run: SavedRun) -> History:
+    """Return the steps of a finished run from the first finite loss on, with their cross-entropy.
+
+    Runs from before that was recorded have it only where it is what they minimised.
+    """
+    minimised = get_method(run.result.method).loss == "ce"
+    steps = (
+        line | {ENTROPY: line.get(ENTROPY, line["best_loss"] if minimised else None)}
+        for line in run.chosen_history
+    )
+    return [line for line in steps if line[ENTROPY] is not None]
 
 
 def medians_over_seeds(

@@ -8,7 +8,7 @@ from pfes.system.colors import COLORS, STYLES
 
 
 def study_convergence(panels: list[Panel], path: Path) -> None:
-    """Draw a panel for each model and task: the best loss of every row, median over seeds."""
+    """Draw the panels: the loss of every row, median over seeds."""
     from matplotlib.figure import Figure
 
     columns = 2 if len(panels) == 4 else min(3, len(panels))
@@ -29,7 +29,7 @@ def study_convergence(panels: list[Panel], path: Path) -> None:
             )
         axis.set_title(f"{panel.task} · {panel.model}", fontsize=9)
         axis.set_xlabel("function evaluations")
-        axis.set_ylabel("best loss, part of its first")
+        axis.set_ylabel(f"training {panel.loss}", fontsize=8)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     figure.legend(

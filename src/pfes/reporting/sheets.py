@@ -28,6 +28,7 @@ class Sheet:
     caption: str
     head: tuple[str, ...]
     lines: tuple[tuple[str, tuple[Entry, ...]], ...]  # label, and an entry for each other column
+    notes: tuple[str, ...] = ()  # below the table
 
 
 def markdown(sheets: Iterable[Sheet]) -> str:
@@ -41,6 +42,7 @@ def markdown(sheets: Iterable[Sheet]) -> str:
         for label, entries in sheet.lines:
             texts = [styles.get(entry.rank or 0, "{}").format(entry.text) for entry in entries]
             lines.append("| " + " | ".join([escape_markdown(label), *texts]) + " |")
+        lines += [line for note in sheet.notes for line in ("", escape_markdown(note))]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
 
@@ -56,7 +58,8 @@ def latex(sheets: Iterable[Sheet]) -> str:
         for label, entries in sheet.lines:
             texts = [styles.get(e.rank or 0, "%s") % escape_latex(e.text) for e in entries]
             lines.append(" & ".join([escape_latex(label), *texts]) + r" \\")
-        parts.append("\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n")
+        notes = [line for note in sheet.notes for line in ("", escape_latex(note))]
+        parts.append("\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes]) + "\n")
     return "\n\\bigskip\n".join(parts)
 
 

@@ -12,6 +12,7 @@ from pfes.reporting.graphs import Graph, evaluation_graphs, graph_sheet, label_g
 from pfes.reporting.plots import draw_graphs, study_convergence
 from pfes.reporting.sheets import MISSING, Sheet, escape_markdown, latex, markdown
 from pfes.reporting.study_cost import cost_sheets
+from pfes.reporting.sweeps import SweepPanel, draw_sweeps, make_sweeps
 from pfes.reporting.tables import StudyTable, comma_separated, make_tables
 from pfes.runs.result import Result
 from pfes.studies.frame import read_results, study_frame, with_free_rows
@@ -35,6 +36,7 @@ class StudyReport:
     tables: list[StudyTable]
     comparisons: list[Comparison]
     panels: list[Panel]
+    sweeps: list[SweepPanel]  # of a study of one setting
     shares: list[Sheet]  # how much of the way to the ceiling each row covers
     costs: list[Sheet]
     by_evaluations: list[Graph]
@@ -91,6 +93,7 @@ def read_report(spec: StudySpec, plan: list[PlannedRun], store: FolderStore) -> 
         make_tables(spec, plan, frame),
         list(compare(own, spec.compare)),
         make_panels(plan, results, store),
+        make_sweeps(spec, plan, own),
         list(coverage_sheets(own, spec.ceiling)) if spec.ceiling else [],
         list(cost_sheets(plan, results, main)) if spec.free else [],
         evaluation_graphs(spec, results, own),
@@ -124,6 +127,9 @@ def write_report(report: StudyReport, folder: Path, page: str | None = None) -> 
         if graphs:
             files.append(folder / f"{name}.png")
             draw_graphs(graphs, files[-1])
+    if report.sweeps:
+        files.append(folder / "sensitivity.png")
+        draw_sweeps(report.sweeps, str(report.spec.over), files[-1])
     return files
 
 

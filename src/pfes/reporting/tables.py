@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 
-from pfes.methods import METHODS
 from pfes.reporting.paper import PaperTable, paper_table
 from pfes.reporting.sheets import MISSING, Entry, Sheet, figure_text
 from pfes.studies.frame import INTERVAL as BOUNDS
@@ -20,6 +19,7 @@ INTERVAL = (
     "95 % bootstrap interval over the test sentences, mean of its bounds over the seeds: what "
     "includes that of the constant answer cannot be told from chance"
 )
+CONSTANT = "constant answer"
 AUC = "area under the ROC curve, in percent, one label against the rest"
 OTHERS = {  # further figures of a study that reports what is free: column, factor, meaning
     "ECE": ("ece", 100, "expected calibration error, in percent"),
@@ -64,8 +64,9 @@ class StudyTable:
     others: dict[str, dict[tuple[str, str], Cell]]  # by name: see `OTHERS`
     bounds: list[dict[tuple[str, str], Cell]]  # of the metric's interval, low and high
     seconds: dict[str, float]  # per function evaluation, mean over the row's runs
+    constant: dict[str, Cell]  # by task: the same answer to everything, where it was tested
     paper: PaperTable | None
-    comparable: bool  # whether model and budget are those of the paper
+    differences: dict[str, list[str]]  # by row of the paper: in what ours is another one
 
     @property
     def title(self) -> str:
@@ -81,15 +82,19 @@ class StudyTable:
         return 1 + len(better)
 
     def sheets(self) -> Iterator[Sheet]:
-        """Yield our table, and the paper's as a second one if its model or budget differs.
+        """Yield our table, and as a second one the rows of the paper that differ from ours.
 
-        If model and budget are the same, the paper's rows are in our table, without a rank.
+        A row of the paper that can be compared stands in our table, without a rank.
         """
         head = (*self.tasks, SECONDS)
         lines = []
+        if CONSTANT not in self.rows and any(cell.values for cell in self.constant.values()):
+            floor = [self.constant[task] for task in self.tasks]
+            entries = (*(Entry(cell.text, cell.mean) for cell in floor), _seconds_entry(None))
+            lines.append((CONSTANT, entries))
         for row in self.rows:
             lines.append((row, self._our_entries(row)))
-            if self.comparable and self.paper is not None and row in self.paper.rows:
+            if self.paper is not None and self.differences.get(row) == []:
                 lines.append((f"{row} (paper)", self._paper_entries(self.paper, row)))
         yield Sheet(self.title, (self.title, *head), tuple(lines))
         if any(cell.values for cells in self.bounds for cell in cells.values()):
@@ -104,18 +109,23 @@ class StudyTable:
                 below = tuple((row, self._entries(cells, row)) for row in self.rows)
                 head = (f"{self.title}, {name}", *self.tasks)
                 yield Sheet(f"{self.title}: {meaning}", head, below)
-        if self.paper is not None and not self.comparable:
-            paper_lines = [
-                (row, self._paper_entries(self.paper, row))
-                for row in self.rows
-                if row in self.paper.rows
-            ]
-            caption = (
-                f"The paper's figures, of another model or budget: {self.paper.model}, "
-                f"{self.paper.budget} function evaluations. Not comparable with ours."
-            )
-            if paper_lines:
-                yield Sheet(caption, (f"{self.paper.model} (paper)", *head), tuple(paper_lines))
+        differing = {row: texts for row, texts in self.differences.items() if texts}
+        if self.paper is not None and differing:
+            yield self._apart(self.paper, differing)
+
+    def _apart(self, paper: PaperTable, differing: dict[str, list[str]]) -> Sheet:
+        """Return rows of the paper that cannot be compared, with what differs as footnotes."""
+        notes = list(dict.fromkeys("; ".join(texts) for texts in differing.values()))
+        lines = [
+            (f"{row} [{1 + notes.index('; '.join(texts))}]", self._paper_entries(paper, row))
+            for row, texts in differing.items()
+        ]
+        return Sheet(
+            f"Figures of the paper ({paper.model}) that are not comparable with ours",
+            (f"{paper.model} (paper)", *self.tasks, SECONDS),
+            tuple(lines),
+            tuple(f"[{i}] What differs: {note}." for i, note in enumerate(notes, start=1)),
+        )
 
     def _our_entries(self, row: str) -> tuple[Entry, ...]:
         entries = []
@@ -166,9 +176,8 @@ def make_tables(spec: StudySpec, plan: list[PlannedRun], frame: pd.DataFrame) ->
         others = OTHERS if spec.free else {}
         timed = runs.dropna(subset="seconds_per_evaluation")
         by_row = timed.groupby("row", sort=False)["seconds_per_evaluation"]
-        searched = runs["method"].map(lambda name: METHODS[name].optimizer is not None)
-        budgets = {plan[i].config.budget for i in runs.index[searched]}
-        comparable = paper is not None and paper.agrees(str(model), budgets)
+        seconds = {str(row): mean(values.astype(float)) for row, values in by_row}
+        constant = {str(task): _constant(group) for task, group in runs.groupby("task", sort=False)}
         tables.append(
             StudyTable(
                 str(model),
@@ -179,12 +188,32 @@ def make_tables(spec: StudySpec, plan: list[PlannedRun], frame: pd.DataFrame) ->
                 cells("auc"),
                 {name: cells(column, factor) for name, (column, factor, _) in others.items()},
                 [cells(column) for column in BOUNDS] if spec.free else [],
-                {str(row): mean(values.astype(float)) for row, values in by_row},
+                seconds,
+                constant,
                 paper,
-                comparable,
+                {} if paper is None else _differences(paper, plan, runs),
             )
         )
     return tables
+
+
+def _constant(runs: pd.DataFrame) -> Cell:
+    """Return what a constant answer gives on one task: the same for all rows of a seed."""
+    by_seed = runs.dropna(subset="constant").groupby("seed", sort=False)["constant"].first()
+    values = tuple(100 * float(value) for value in by_seed)
+    return Cell(values, len(values))
+
+
+def _differences(
+    paper: PaperTable, plan: list[PlannedRun], runs: pd.DataFrame
+) -> dict[str, list[str]]:
+    found = {}
+    for row, part in runs.groupby("row", sort=False):
+        if row in paper.rows:
+            sizes = part["test_examples"].astype(object).where(part["test_examples"].notna(), None)
+            pairs = ((plan[i].config, size) for i, size in sizes.items())
+            found[str(row)] = paper.differences(str(row), pairs)
+    return found
 
 
 def _cell(runs: pd.DataFrame, column: str, factor: float) -> Cell:

@@ -11,8 +11,8 @@ from pfes.runs.context import RunContext
 from pfes.runs.result import FreeResult
 from pfes.runs.score_on_test import score_on_test, tested, train_score
 from pfes.searches.encoded import EncodedTask
+from pfes.searches.losses import After
 from pfes.searches.read_answers import make_reader
-from pfes.searches.reading import PLAIN
 from pfes.searches.scoring import Score, metric_of_counts
 from pfes.system.stages import Stage
 from pfes.tasks.demonstrations import with_demonstrations
@@ -31,11 +31,12 @@ class FreeAnswer:
     score: Score
     loss: float  # cross-validated on the labelled examples
     train: Score | None  # plain answers to the training examples
+    after: After = "nothing"  # what these are judged after
 
     @property
     def result(self) -> FreeResult:
         """Its figures."""
-        figures = tested(self.score, self.train, offset=self.score.reading is not PLAIN)
+        figures = tested(self.score, self.train, after=self.after)
         if self.name == CONSTANT:  # it says no word, and nothing of how sure it is
             figures |= dict.fromkeys(("ece", "train_ce", "probability", "rank"))
         return FreeResult(name=self.name, title=self.title, loss=self.loss, **figures)
@@ -74,9 +75,9 @@ def free_answers(
         if alone is not None and reading.rung != "offset":
             assert alone.loss is not None
             read = (f"{name} + offset", f"{title} + offset")
-            answers.append(FreeAnswer(*read, scored.plainly(alone), alone.loss, train))
+            answers.append(FreeAnswer(*read, scored.plainly(alone), alone.loss, train, "offset"))
         read = (f"{name} + reading", f"{title} + reading")
-        answers.append(FreeAnswer(*read, scored, reading.loss, train))
+        answers.append(FreeAnswer(*read, scored, reading.loss, train, reader.judged_after))
     return answers
 
 

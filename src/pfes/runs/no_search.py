@@ -50,7 +50,7 @@ def without_search(context: RunContext) -> Generator[Stage, None, SearchOutcome]
         "text": "".join(spec.demonstrations) or None,
         "draw_losses": losses,
     }
-    return SearchOutcome(prompt, None, Loss(offset=not reader.is_plain), examples, fields)
+    return SearchOutcome(prompt, None, Loss(after=reader.judged_after), examples, fields)
 
 
 def _judged(context: RunContext, examples: EncodedTask, reader: Reader) -> float:

@@ -175,6 +175,12 @@ class Result(BaseModel):
         started = self.start is not None and self.text is None
         return bool(self.free) and started and self.config.get("init") == "auto"
 
+    @property
+    def constant(self) -> float | None:
+        """What the same answer to everything gives; None where that was not tested."""
+        values = [answer.test for answer in self.free if answer.name == "constant"]
+        return values[0] if values else None
+
     @computed_field  # type: ignore[prop-decorator]
     @property
     def gain(self) -> float:

@@ -7,7 +7,7 @@ from pfes.contract import Floats
 from pfes.runs.context import RunContext
 from pfes.searches.calibration import calibration
 from pfes.searches.encoded import EncodedTask
-from pfes.searches.losses import Loss
+from pfes.searches.losses import After, Loss
 from pfes.searches.read_answers import Reader
 from pfes.searches.reading import PLAIN, Reading
 from pfes.searches.scoring import Score, interval, score, score_steps
@@ -58,10 +58,10 @@ def forget_prompts(context: RunContext, kept: Floats | None) -> None:
         del cache[asked]
 
 
-def tested(scored: Score, train: Score | None, offset: bool) -> dict[str, Any]:
+def tested(scored: Score, train: Score | None, after: After) -> dict[str, Any]:
     """Return the figures of a tested prompt: the fields of `Tested`.
 
-    With `offset`, the cross-entropy on the training examples is that after the best offsets.
+    The cross-entropy on the training examples is judged `after` what it is in a search.
     """
     judged = calibration(scored.probabilities, scored.labels)
     right = scored.predicted == scored.labels
@@ -70,7 +70,7 @@ def tested(scored: Score, train: Score | None, offset: bool) -> dict[str, Any]:
         "interval": interval(scored),
         "auc": scored.auc,
         "ece": None if judged is None else judged.ece,
-        "train_ce": None if train is None else train.loss(Loss(offset=offset)),
+        "train_ce": None if train is None else train.loss(Loss(after=after)),
         "probability": scored.probability,
         "rank": scored.rank,
         "right": "".join("1" if one else "0" for one in right.tolist()),

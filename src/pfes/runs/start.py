@@ -127,8 +127,9 @@ def search(
             own = getattr(task, name)
             if given.setdefault(name, own) != own:
                 raise SettingError(name, f"the task was made with {own}, not {given[name]}")
-        if given.pop("test_limit", None) is not None:
-            raise SettingError("test_limit", "a loaded task has its own test examples")
+        for name in ("test_limit", "test_seed"):
+            if given.pop(name, None) is not None:
+                raise SettingError(name, "a loaded task has its own test examples")
     given |= {"method": method, "model": model if isinstance(model, str) else model.name}
     given["task"] = task.name if isinstance(task, Task) else str(task)
     started = start_run(

@@ -85,7 +85,7 @@ def _earlier_results(
         title = f"the prompt after {earlier.at} evaluations"
         scored = yield from score_on_test(context, examples, prompt, reader, title)
         train = train_score(context, examples, prompt)
-        figures = tested(scored, train, offset=not reader.is_plain)
+        figures = tested(scored, train, after=reader.judged_after)
         selected = earlier.selection
         results.append(
             EarlierResult(
@@ -115,7 +115,7 @@ def _result(
     if best is not None and outcome.initial is not None:
         intervals["over_free"] = interval(found, best.score)
     trained = train_score(context, outcome.examples, outcome.prompt)
-    figures = tested(found, trained, offset=outcome.loss.offset)
+    figures = tested(found, trained, after=outcome.loss.after)
     train = outcome.examples.train
     lengths = [len(row) + len(train.ending(len(outcome.prompt))) for row in train.token_ids]
     kinds = {"plain": found.plainly(), "read": found}

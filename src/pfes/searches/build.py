@@ -15,7 +15,7 @@ from pfes.searches.encoded import EncodedTask
 from pfes.searches.initial_prompt import initial_prompt, text_tokens
 from pfes.searches.log_space import Doubles
 from pfes.searches.loop import Search, Validation
-from pfes.searches.losses import Loss
+from pfes.searches.losses import After, Loss
 from pfes.searches.make_optimizer import make_optimizer, make_token_optimizer
 from pfes.searches.objective import prompt_values, value_and_gradient
 from pfes.searches.read_answers import Reader, search_reader
@@ -101,12 +101,9 @@ def _init_length(config: RunConfig, model: LanguageModel, spec: TaskSpec, usual:
     return min(usual, len(text_tokens(model, TEXT + instruction(spec, model.family))))
 
 
-def loss_of(method: Method, beta: float | None, offset: bool) -> Loss:
-    """Return what a method minimises, with the regulariser's weight where it has one.
-
-    With `offset`, answers are judged after each candidate's own best offsets.
-    """
-    return Loss(beta or 0.0, rewarded=method.loss == "reward", offset=offset)
+def loss_of(method: Method, beta: float | None, after: After) -> Loss:
+    """Return what a method minimises, with the regulariser's weight where it has one."""
+    return Loss(beta or 0.0, rewarded=method.loss == "reward", after=after)
 
 
 @dataclass(frozen=True)
@@ -140,7 +137,7 @@ class SearchParts:
         """Judge a prompt on the validation examples."""
         task, batch = self.examples.task, self.examples.validation
         scored = score(self.model, task.spec, prompt, batch, reading=self.read(prompt))
-        losses = [scored.loss(kind) for kind in (loss, Loss(offset=loss.offset))]
+        losses = [scored.loss(kind) for kind in (loss, Loss(after=loss.after))]
         return Validation(scored.metric, *(v if np.isfinite(v) else np.inf for v in losses))
 
     def batch(self, spent: int = 0) -> Batch:
@@ -157,7 +154,7 @@ class SearchParts:
 
     def loss(self, beta: float | None) -> Loss:
         """Return what is minimised, with the regulariser's weight where there is one."""
-        return loss_of(self.method, beta, offset=not self.reader.is_plain)
+        return loss_of(self.method, beta, after=self.reader.judged_after)
 
     def make_search(self) -> Search | BetaHalving:
         """Make the search, or with `--beta auto` the searches with several β."""
@@ -171,13 +168,13 @@ class SearchParts:
         config = self.config
         loss = self.loss(beta)
 
-        def evaluate(candidates: Floats) -> Doubles:
+        def evaluate(candidates: Floats) -> tuple[Doubles, Doubles]:
             batch = self.batch(search.evaluations)  # the same for a whole generation
             prompts = self.space.prompts(candidates)
             if isinstance(optimizer, Adam):
-                value, gradient = value_and_gradient(self.model, batch, prompts[0], loss)
+                values, gradient = value_and_gradient(self.model, batch, prompts[0], loss)
                 optimizer.follow(gradient.reshape(-1))
-                return value
+                return values
             return prompt_values(self.model, batch, prompts, loss)
 
         def validate(solution: Floats) -> Validation:
@@ -230,7 +227,7 @@ def _origin(config: RunConfig, examples: EncodedTask) -> Floats:
         return model.embed(examples.train.end[:1] * config.prompt_length)
     if init == "auto":
         init = TEXT + instruction(examples.task.spec, model.family)
-    return initial_prompt(model, config.prompt_length, config.seed, init)
+    return initial_prompt(model, config.prompt_length, config.start_seed, init)
 
 
 def _open_policy(config: RunConfig, method: Method, model: LanguageModel) -> Any:

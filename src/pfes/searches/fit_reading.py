@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfes.contract import Ints
-from pfes.searches.log_space import Doubles, bounded, log_softmax, log_sum_exp
+from pfes.searches.log_space import Doubles, bounded, log_softmax
 from pfes.searches.reading import PLAIN, Reading, Rung
 
 OFFSET_RIDGE = 1e-3  # keeps offsets finite where labels can be separated
@@ -180,57 +180,3 @@ def _conjugate_gradients(product: Callable[[Doubles], Doubles], target: Doubles)
         direction = residual + after / size * direction
         size = after
     return solution
-
-
-def best_offsets(logprobs: NDArray[np.floating[Any]], labels: Ints) -> Doubles:
-    """Return the best offsets `(candidates, labels)` of many candidates at once.
-
-    `logprobs` is `(candidates, examples, labels)`. The same offsets as the rung `offset`. Of the
-    labels only their shares matter: see `matching_offsets`.
-    """
-    count = logprobs.shape[2]
-    return matching_offsets(logprobs, np.bincount(labels, minlength=count) / len(labels))
-
-
-def matching_offsets(logprobs: NDArray[np.floating[Any]], shares: Doubles) -> Doubles:
-    """Return offsets after which each label has its share of the probability, over all texts.
-
-    `logprobs` is `(candidates, texts, labels)`. These offsets also minimise the cross-entropy of
-    labels that have these shares, whichever text has which label: so texts need no labels here. The
-    offsets of a candidate with an answer that is not a number are NaN.
-    """
-    answers = bounded(logprobs)
-    texts = answers.mean(axis=1, keepdims=True)
-    centred = answers - texts
-    count = centred.shape[2]
-    offsets = np.zeros((len(centred), count))
-    open_ = np.isfinite(centred).all(axis=(1, 2))
-    offsets[~open_] = np.nan
-    diagonal = np.arange(count)
-
-    def values(rows: Ints, at: Doubles) -> Doubles:
-        spent = log_sum_exp(centred[rows] - at[:, None]).mean(axis=1) + at @ shares
-        return np.asarray(spent + OFFSET_RIDGE / 2 * (at**2).sum(axis=1))
-
-    for _ in range(STEPS):
-        rows = np.flatnonzero(open_)
-        if not len(rows):
-            break
-        at = offsets[rows]
-        given = np.exp(log_softmax(centred[rows] - at[:, None]))  # (rows, texts, labels)
-        gradient = shares - given.mean(axis=1) + OFFSET_RIDGE * at
-        hessian = -np.einsum("cni,cnj->cij", given, given) / given.shape[1]
-        hessian[:, diagonal, diagonal] += given.mean(axis=1) + OFFSET_RIDGE
-        step = np.linalg.solve(hessian, gradient[..., None])[..., 0]
-        decrease = (gradient * step).sum(axis=1)
-        before, size = values(rows, at), np.ones(len(rows))
-        while True:
-            after = values(rows, at - size[:, None] * step)
-            worse = (after > before - 1e-4 * size * decrease) & (size > SMALLEST_STEP)
-            if not worse.any():
-                break
-            size[worse] /= 2
-        moved = size > SMALLEST_STEP
-        offsets[rows[moved]] = (at - size[:, None] * step)[moved]
-        open_[rows[~moved | (np.abs(gradient).max(axis=1) < GRADIENT)]] = False
-    return np.asarray(offsets + texts[:, 0])

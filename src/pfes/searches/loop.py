@@ -34,6 +34,8 @@ class Step:
     losses: list[float]  # of this generation's candidates
     # of any candidate so far, on its generation's examples; of several β, under the one tried here
     best_loss: float
+    # of the candidate with the best loss: the same for every method, whatever that minimises
+    best_cross_entropy: float
     sigma: float
     seconds: float  # spent on asking, evaluating and telling so far; without validation
     validation: Validation | None
@@ -53,6 +55,8 @@ class Selection:
 class Search:
     """Spends a budget of evaluations, and keeps the solution that validates best.
 
+    `evaluate` returns what is minimised and the cross-entropy of each candidate.
+
     The start is the first candidate for selection, so nothing that validates worse is ever kept.
     Before the budget, the search ends when the optimizer says it has `stopped`, when `minutes` are
     over, or when `stop_after` evaluations have passed since a solution was last selected. The time
@@ -62,7 +66,7 @@ class Search:
     def __init__(
         self,
         optimizer: Optimizer,
-        evaluate: Callable[[Floats], Doubles],
+        evaluate: Callable[[Floats], tuple[Doubles, Doubles]],
         validate: Callable[[Floats], Validation],
         budget: int,
         eval_every: int,
@@ -85,6 +89,7 @@ class Search:
         self.start = optimizer.solution.copy()  # before the first step, also after a resume
         self.beta = beta  # of its loss, where that has a regulariser
         self.trials: list[Any] = []  # of other β: see `BetaHalving`
+        self._best_cross_entropy = np.inf
         self._clock = clock or Clock()
         self._evaluate = evaluate
         self._validate = validate
@@ -126,11 +131,14 @@ class Search:
             candidates = self.optimizer.ask()
         count = min(len(candidates), self._room(self.budget))
         # candidates beyond the budget or the minutes have no value, so they are never selected
-        values = np.full(len(candidates), np.inf)
+        values, entropies = np.full((2, len(candidates)), np.inf)
         with clock.measure("model"):
-            count = self._fill(values, candidates[:count], began)
+            count = self._fill(values, entropies, candidates[:count], began)
+        best = self.optimizer.best_value
         with clock.measure("optimizer"):
             self.optimizer.tell(values)
+        if self.optimizer.best_value < best:
+            self._best_cross_entropy = float(entropies[values == self.optimizer.best_value][0])
         before = self.evaluations
         self.evaluations += count * self.optimizer.cost
         self.seconds += time.perf_counter() - began
@@ -144,19 +152,21 @@ class Search:
             evaluations=self.evaluations,
             losses=values[:count].tolist(),
             best_loss=self.optimizer.best_value,
+            best_cross_entropy=self._best_cross_entropy,
             sigma=self.optimizer.sigma,
             seconds=self.seconds,
             validation=validation,
             selected=validation is not None and self._select(validation),
         )
 
-    def _fill(self, values: Doubles, candidates: Floats, began: float) -> int:
+    def _fill(self, values: Doubles, entropies: Doubles, candidates: Floats, began: float) -> int:
         """Evaluate candidates block by block while there is time; return how many have a value."""
         size = self.block or len(candidates)
         done = 0
         while done < len(candidates):
             part = candidates[done : done + size]
-            values[done : done + len(part)] = self._evaluate(part)
+            where = slice(done, done + len(part))
+            values[where], entropies[where] = self._evaluate(part)
             done += len(part)
             if self._time_is_over(time.perf_counter() - began):
                 break
@@ -179,6 +189,7 @@ class Search:
         state = {
             "evaluations": self.evaluations,
             "seconds": self.seconds,
+            "best_cross_entropy": self._best_cross_entropy,
             "optimizer": self.optimizer.state(),
             "selection": None,
         }
@@ -194,6 +205,7 @@ class Search:
         """Continue from what `state` returned."""
         self.evaluations = state["evaluations"]
         self.seconds = state["seconds"]
+        self._best_cross_entropy = state.get("best_cross_entropy", np.inf)  # older ones lack it
         self.optimizer.load_state(state["optimizer"])
         kept = state["selection"]
         if kept is not None:

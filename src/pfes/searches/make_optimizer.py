@@ -7,7 +7,7 @@ from pfes.config import RunConfig
 from pfes.contract import LanguageModel
 from pfes.errors import PfesError
 from pfes.methods import Method
-from pfes.optimizers import CMAES, SAES, ZOSGD, Adam, OnePlusOneES, Optimizer
+from pfes.optimizers import CMAES, SAES, WES, ZOSGD, Adam, OnePlusOneES, Optimizer
 from pfes.optimizers.adam import RATES
 from pfes.optimizers.cmaes import memory_needed
 from pfes.searches.beta_halving import WINNERS_SHARE
@@ -29,6 +29,8 @@ def make_optimizer(
         return OnePlusOneES(x0, config.sigma0, dimension, seed)
     if method.optimizer == "saes":
         return SAES(x0, config.sigma0, config.population, config.parents, dimension, seed)
+    if method.optimizer == "wes":
+        return WES(x0, config.sigma0, config.population, dimension, seed)
     if method.optimizer == "zosgd":
         budget = config.budget * (WINNERS_SHARE if config.beta == "auto" else 1)
         steps = math.ceil(budget / 2)
@@ -51,7 +53,7 @@ def make_token_optimizer(
     if policy is not None:
         from pfes.optimizers.rlprompt import RLPrompt
 
-        return RLPrompt(policy.module, policy.tokenizer, *settings)
+        return RLPrompt(policy.module, policy.tokenizer, *settings, config.target_rate)
     from pfes.optimizers.bdpl import BDPL
 
     tokens = candidate_tokens(task.train, model.tokenizer, config.candidate_tokens)

@@ -15,27 +15,33 @@ from pfes.tasks.task import Task
 
 def prompt_values(
     model: LanguageModel, batch: Batch, prompts: Sequence[Floats] | Floats, loss: Loss
-) -> Doubles:
-    """Return the mean loss of prompts, each `(length, width)`; in a list, lengths may differ."""
+) -> tuple[Doubles, Doubles]:
+    """Return the mean loss of prompts, each `(length, width)`, and their mean cross-entropy.
+
+    In a list, lengths may differ.
+    """
     if isinstance(prompts, np.ndarray):
-        return loss(model.logprobs(prompts, batch), batch.labels)
-    values = np.empty(len(prompts))
+        return loss.with_cross_entropy(model.logprobs(prompts, batch), batch.labels)
+    values, entropies = np.empty(len(prompts)), np.empty(len(prompts))
     lengths = np.array([len(prompt) for prompt in prompts])
     for length in np.unique(lengths):
         alike = np.flatnonzero(lengths == length).tolist()
         same_length = np.stack([prompts[i] for i in alike])
-        values[alike] = prompt_values(model, batch, same_length, loss)
-    return values
+        values[alike], entropies[alike] = prompt_values(model, batch, same_length, loss)
+    return values, entropies
 
 
 def value_and_gradient(
     model: LanguageModel, batch: Batch, prompt: Floats, loss: Loss
-) -> tuple[Doubles, Floats]:
-    """Return the mean loss of one prompt `(length, width)`, `(1,)`, and its gradient there."""
+) -> tuple[tuple[Doubles, Doubles], Floats]:
+    """Return the mean loss and cross-entropy of one prompt, and the gradient of its loss.
+
+    The prompt and the gradient are `(length, width)`, the others `(1,)`.
+    """
     logprobs = model.logprobs(prompt[None], batch)
     slopes = loss.slopes(logprobs[0], batch.labels)
     gradient = model.gradient(prompt, batch, slopes.astype(np.float32))
-    return loss(logprobs, batch.labels), gradient
+    return loss.with_cross_entropy(logprobs, batch.labels), gradient
 
 
 class Objective:
@@ -64,7 +70,7 @@ class Objective:
         return self.prompt_length * self.model.width
 
     def __call__(self, candidates: Floats) -> Doubles:
-        return prompt_values(self.model, self.batch, self.prompts(candidates), self.loss)
+        return prompt_values(self.model, self.batch, self.prompts(candidates), self.loss)[0]
 
     def prompts(self, vectors: Floats) -> Floats:
         """Return vectors `(n, d)` as prompts `(n, length, width)`."""

@@ -7,8 +7,9 @@ import numpy as np
 from pfes.config import ReadingName, RunConfig
 from pfes.contract import Batch, Floats, LanguageModel
 from pfes.searches.choose_reading import LADDER, choose_reading
-from pfes.searches.fit_reading import matching_offsets
 from pfes.searches.log_space import Doubles
+from pfes.searches.losses import After
+from pfes.searches.quick_readings import matching_offsets
 from pfes.searches.reading import PLAIN, Reading
 from pfes.tasks.prior import expected_shares
 from pfes.tasks.task import Task
@@ -25,6 +26,11 @@ class Reader:
     @property
     def is_plain(self) -> bool:
         return self.kind == "plain"
+
+    @property
+    def judged_after(self) -> After:
+        """What each candidate of a search is judged after: what such a reading has at least."""
+        return {"plain": "nothing", "offset": "offset"}.get(self.kind, "slope")  # type: ignore[return-value]
 
     def fit(
         self, model: LanguageModel, prompt: Floats, batch: Batch, unlabelled: Batch | None = None

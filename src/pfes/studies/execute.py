@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,9 +79,8 @@ def _execute_run(
         # an interrupted run continues with its stored config, in which all defaults are filled in
         config = begun_config(folder, planned.config) if begun else planned.config
         cache = loaded.score_cache
-        with closing(
-            run(config, folder, resume=begun, model=loaded.model, test_cache=cache)
-        ) as events:
+        events = run(config, folder, resume=begun, model=loaded.model, test_cache=cache)
+        with _kept(store, folder), closing(events):
             while True:
                 try:
                     event = next(events)
@@ -96,6 +95,16 @@ def _execute_run(
             None  # their frames would keep the model in memory
         )
         yield RunEvent(number, error)
+
+
+@contextmanager
+def _kept(store: FolderStore, folder: RunFolder) -> Iterator[None]:
+    """Keep what a run wrote last, also when it is stopped."""
+    try:
+        yield
+    except (GeneratorExit, KeyboardInterrupt):
+        store.keep(folder, now=True)
+        raise
 
 
 def begun_config(folder: RunFolder, here: RunConfig) -> RunConfig:

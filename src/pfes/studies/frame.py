@@ -15,7 +15,8 @@ PLANNED = ("row", "model", "task", "seed", "method", "folder", "finished", "part
 MEASURED = (
     "metric", "test", "zero_shot", "initial", "validation", "train_loss", "initial_train_loss",
     "evaluations", "selected_at", "seconds_per_evaluation", "beta", "probability", "rank",
-    "test_examples", "auc", "best_free", "over_free", "train_ce", "right", "sentence_evaluations",
+    "test_examples", "auc", "best_free", "over_free", "constant", "train_ce", "right",
+    "sentence_evaluations",
 )  # fmt: skip
 PLACE = ("part", "model", "task", "seed", "shots")  # what is free is the same in all runs of one
 ECE = "ece"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -23,11 +23,12 @@ from pfes.config import (
     takes_only_text,
 )
 from pfes.errors import PfesError, SettingError
-from pfes.methods import get_method
+from pfes.methods import get_method, with_preset
 from pfes.runs.check import check_settings
 from pfes.system.yaml_file import read_yaml
 from pfes.tasks.spec import validation_message
 
+BUILTIN = Path(__file__).parent / "builtin"
 SELECTORS = {"model", "task", "method"}  # an entry of `where` selects runs by these
 FREE_ROWS = {  # what may be a row without a run of its own: its label, and its name in a result
     "constant answer": "constant",
@@ -80,6 +81,12 @@ class StudySpec(BaseModel):
     rows: list[dict[str, Any]] = Field(
         min_length=1, description="what is compared: each row is a label and its settings"
     )
+    extra_rows: list[dict[str, Any]] = Field(
+        [], description="further rows, which are done only if they are asked for"
+    )
+    over: Literal["beta", "intrinsic_dimension", "sigma0"] | None = Field(
+        None, description="draw the test metric over this setting, in which rows differ"
+    )
     where: list[dict[str, Any]] = Field(
         [], description="settings of some runs, selected by model, task, method or several"
     )
@@ -127,7 +134,7 @@ class StudySpec(BaseModel):
 
     @model_validator(mode="after")
     def _check_rows(self) -> "StudySpec":
-        labels = [*self.free, *(row_label(row) for row in self.rows)]
+        labels = [*self.free, *(row_label(row) for row in self.rows + self.extra_rows)]
         repeated = next((label for label in labels if labels.count(label) > 1), None)
         if repeated is not None:
             raise ValueError(f"rows: two are called {repeated!r}; give them different labels")
@@ -136,6 +143,10 @@ class StudySpec(BaseModel):
             if not selected or not all(isinstance(name, str) for name in selected):
                 raise ValueError(f"where: an entry needs one of {', '.join(sorted(SELECTORS))}")
         return self
+
+    def with_extra_rows(self) -> "StudySpec":
+        """Return the study with its further rows among the others."""
+        return self.model_copy(update={"rows": self.rows + self.extra_rows, "extra_rows": []})
 
     def settings(self, row: dict[str, Any], model: str, task: str) -> dict[str, Any]:
         """Return the settings of a row on a model and task.
@@ -150,11 +161,12 @@ class StudySpec(BaseModel):
             "task": (task, short_name(task)),
             "method": (method,),
         }
-        settings = dict(self.defaults)
+        settings = with_preset(self.defaults, method)
         for entry in self.where:
             if all(entry[name] in names[name] for name in SELECTORS & entry.keys()):
-                settings |= {name: value for name, value in entry.items() if name not in SELECTORS}
-        return settings | row_settings | {"model": model, "task": task}
+                selected = {name: entry[name] for name in entry if name not in SELECTORS}
+                settings |= with_preset(selected, method)
+        return settings | with_preset(row_settings, method) | {"model": model, "task": task}
 
 
 def short_name(name: str) -> str:
@@ -207,10 +219,19 @@ class PlannedRun:
         return "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in text)
 
 
-def read_study_spec(path: str | Path) -> StudySpec:
-    """Read a study's YAML file."""
+def builtin_studies() -> dict[str, Path]:
+    """Return the YAML files of the studies that come with pfes, by name."""
+    return {path.stem: path for path in sorted(BUILTIN.glob("*.yaml"))}
+
+
+def read_study_spec(name: str | Path) -> StudySpec:
+    """Read a study by name or YAML file."""
+    path = builtin_studies().get(str(name), Path(name))
+    if path.suffix not in (".yaml", ".yml"):
+        names = ", ".join(builtin_studies())
+        raise PfesError(f"no study {str(name)!r}; give a YAML file or one of {names}")
     try:
-        return StudySpec.model_validate(read_yaml(Path(path), "study file"))
+        return StudySpec.model_validate(read_yaml(path, "study file"))
     except ValidationError as error:
         raise PfesError(f"study file {path}: {validation_message(error)}") from None
 

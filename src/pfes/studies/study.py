@@ -36,9 +36,9 @@ def run_study(
 ) -> pd.DataFrame:
     """Do the runs of a study that are not finished; return a table with a row for each run.
 
-    `study` is a YAML file or a `StudySpec`; `jobs` is the number of processes. `settings` override
-    those of every run. Runs are saved in `out`, so an interrupted study continues when this is
-    called again. If a run fails, the others are still done; then an error is raised.
+    `study` is a name, a YAML file or a `StudySpec`; `jobs` is the number of processes. `settings`
+    override those of every run. Runs are saved in `out`, so an interrupted study continues when
+    this is called again. If a run fails, the others are still done; then an error is raised.
     """
     spec = study if isinstance(study, StudySpec) else read_study_spec(study)
     plan = plan_runs(spec, settings)

@@ -30,14 +30,16 @@ def load_task(
     test_limit: int | None = None,
     unlabelled: str | Path | None = None,
     balance: Balance | None = None,
+    test_seed: int = 0,
 ) -> Task:
     """Load a task by name or YAML file, with `shots` training examples per class.
 
     As many other examples are drawn for validation; `seed` determines both. If `shots` is "all",
     half of each class is for training and half for validation. `balance` says what is drawn where
     classes differ in size: "equal", "most" or "natural". Texts that are also in the test data are
-    never drawn. At most `test_limit` test examples are used, chosen at random but the same for
-    every seed. `unlabelled` is a file of further texts, of which at most a thousand are used.
+    never drawn. At most `test_limit` test examples are used, chosen at random by `test_seed`, which
+    is the same for every `seed`. `unlabelled` is a file of further texts, of which at most a
+    thousand are used.
     """
     balance = checked_balance(shots, balance)
     spec, base = read_spec(name)
@@ -58,7 +60,7 @@ def load_task(
     # compared with all that is held out, so that a limit of the test does not change what is drawn
     usable = not_among(training.hashes[pool], testing.hashes[held_out])
     train, validation = few_shot(spec.name, spec.labels, labels, shots, seed, balance, usable)
-    held_out = limit_test(held_out, test_limit)
+    held_out = limit_test(held_out, test_limit, test_seed)
     parts = [pool[train], pool[validation]]
     if testing is training:
         train_examples, validation_examples, test_examples = training.take(*parts, held_out)
@@ -99,6 +101,7 @@ def load_run_task(config: RunConfig) -> Task:
         test_limit=config.test_limit,
         unlabelled=config.unlabelled,
         balance=config.balance,
+        test_seed=config.limit_seed,
     )
 
 

@@ -11,7 +11,7 @@ from pfes.contract import Ints
 from pfes.errors import SettingError
 from pfes.seeds import stream
 
-FIXED_SEED = 0  # the held-out examples do not depend on a run's seed
+FIXED_SEED = 0  # the part that is held out does not depend on a run's seed
 
 
 def few_shot(
@@ -120,9 +120,9 @@ def hold_out(count: int, part: float) -> tuple[Ints, Ints]:
     return np.sort(order[held_out:]), np.sort(order[:held_out])
 
 
-def limit_test(held_out: Ints, limit: int | None) -> Ints:
-    """Keep at most `limit` test examples, chosen at random but the same for every seed."""
+def limit_test(held_out: Ints, limit: int | None, seed: int = 0) -> Ints:
+    """Keep at most `limit` test examples, chosen at random."""
     if limit is None or limit >= len(held_out):
         return held_out
-    order = stream(FIXED_SEED, "test-limit").permutation(len(held_out))[:limit]
+    order = stream(seed, "test-limit").permutation(len(held_out))[:limit]
     return held_out[np.sort(order)]

@@ -1,5 +1,8 @@
 """The page of a study."""
 
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
 from markupsafe import Markup
 
 from pfes.reporting.graphs import METRIC, Graph
@@ -20,6 +23,7 @@ from pfes.reporting.pages.parts import (
 )
 from pfes.reporting.sheets import MISSING, Entry, Sheet
 from pfes.reporting.study_report import COMPARED, StudyReport, shown_comparison
+from pfes.reporting.sweeps import SYMBOLS
 from pfes.runs.result import Result
 from pfes.studies.plan import PlannedRun
 
@@ -31,15 +35,17 @@ def study_page(report: StudyReport) -> str:
     """Return the page: tables, curves, comparisons, and every run with its settings."""
     parts = []
     if report.shares:
-        parts.append(section("How far it is to the ceiling", *map(_sheet, report.shares)))
+        parts.append(section("How far it is to the ceiling", *_sheets(report.shares)))
     graphs = [*report.by_evaluations, *report.by_labels]
     if graphs:
         parts.append(section("Where it pays", grid(*map(_graph, graphs))))
-    parts.append(section("Results", *map(_sheet, report.sheets)))
+    parts.append(section("Results", *_sheets(report.sheets)))
     if report.costs:
-        parts.append(section("Cost", *map(_sheet, report.costs)))
+        parts.append(section("Cost", *_sheets(report.costs)))
     if report.panels:
         parts.append(section("Convergence", paragraph(CURVES), grid(*_curves(report))))
+    if report.sweeps:
+        parts.append(section("Sensitivity", paragraph(SWEEPS), grid(*_sweeps(report))))
     if report.comparisons:
         parts.append(section("Paired comparisons", paragraph(report.compared), _compared(report)))
     missing = report.missing
@@ -50,14 +56,19 @@ def study_page(report: StudyReport) -> str:
 
 
 CURVES = (
-    "Best training loss so far, as a part of its first value: rows differ in what their loss is. "
-    "Median over seeds."
+    "Cross-entropy on the training examples of the best candidate so far, whatever a row "
+    "minimises. Median over seeds."
 )
+SWEEPS = "Mean over seeds; the tables above have the deviations."
 
 
-def _sheet(sheet: Sheet) -> Markup:
+def _sheets(sheets: Iterable[Sheet]) -> Iterator[Markup]:
+    return chain.from_iterable(map(_sheet, sheets))
+
+
+def _sheet(sheet: Sheet) -> list[Markup]:
     rows: list[Row] = [[label, *map(_entry, entries)] for label, entries in sheet.lines]
-    return table(sheet.caption, sheet.head, rows)
+    return [table(sheet.caption, sheet.head, rows), *map(paragraph, sheet.notes)]
 
 
 def _entry(entry: Entry) -> Cell:
@@ -70,7 +81,7 @@ def _curves(report: StudyReport) -> list[Markup]:
         chart(
             f"{panel.task} · {panel.model}",
             "function evaluations",
-            "best loss, part of its first",
+            f"training {panel.loss}",
             [Line(curve.row, curve.evaluations, curve.losses) for curve in panel.curves],
         )
         for panel in report.panels
@@ -80,6 +91,18 @@ def _curves(report: StudyReport) -> list[Markup]:
 def _graph(graph: Graph) -> Markup:
     lines = [Line(line.name, line.x, line.y) for line in graph.lines]
     return chart(graph.title, graph.x, METRIC, lines)
+
+
+def _sweeps(report: StudyReport) -> list[Markup]:
+    return [
+        chart(
+            f"{panel.task} · {panel.model}",
+            SYMBOLS[str(report.spec.over)],
+            "test metric (%)",
+            [Line(sweep.strategy, sweep.values, sweep.means) for sweep in panel.sweeps],
+        )
+        for panel in report.sweeps
+    ]
 
 
 def _compared(report: StudyReport) -> Markup:
