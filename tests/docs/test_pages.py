@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import pfes
-from pfes.config import RunConfig, is_served
+from pfes.config import RunConfig, is_served, takes_only_text
 from pfes.contract import Batch
 from pfes.errors import PfesError
 from pfes.methods import METHOD_SETTINGS, get_method, settings_of
@@ -34,7 +34,7 @@ LANGUAGES = {"python", "sh", "yaml", "csv", "text"}  # text: output and formulas
 FOREIGN = (  # commands of other programs
     "pip install vllm", "pip install peft", "vllm serve ",
     "python -m vllm.entrypoints.openai.api_server ",
-    "head=", "srun ", "sleep ", "source .venv/bin/activate",
+    "python exports/fitted/answer.py ", "head=", "srun ", "sleep ", "source .venv/bin/activate",
 )  # fmt: skip
 FOREIGN_OPTIONS = {  # vLLM's
     "--enable-prompt-embeds", "--max-logprobs", "--max-model-len", "--api-key",
@@ -162,18 +162,21 @@ def option(words: list[str], name: str, default: str) -> str:
 
 def unused_settings(words: list[str]) -> set[str]:
     """Return the settings that the method or the model of a search would refuse."""
-    method = get_method(option(words, "--method", "saes-id-cr"))
+    model = option(words, "--model", "")
+    usual = "icl" if takes_only_text(model) else "saes-id-cr"  # `pfes fit` chooses it
+    method = get_method(option(words, "--method", usual))
     unused = METHOD_SETTINGS - set(settings_of(method))
-    return unused.union(LOCAL_SETTINGS if is_served(option(words, "--model", "")) else ())
+    return unused.union(LOCAL_SETTINGS if is_served(model) else ())
 
 
 class Session:
-    """Follows a page from top to bottom, with small budgets and a server of its own."""
+    """Follows a page from top to bottom, with small budgets and servers of its own."""
 
-    def __init__(self, cli: Cli, capsys: Any, url: str) -> None:
+    def __init__(self, cli: Cli, capsys: Any, url: str, text_url: str) -> None:
         self.cli = cli
         self.capsys = capsys
         self.url = url
+        self.text_url = text_url
 
     def follow(self, path: Path) -> list[str]:
         """Run everything on a page that can run here; return the output of its Python blocks."""
@@ -205,6 +208,7 @@ class Session:
 
     def command(self, text: str, place: str) -> str:
         """Run a command with small settings; return its output."""
+        text = text.replace("openai:http://127.0.0.1:8000/v1", f"openai:{self.text_url}")
         text = re.sub(r"http://(127\.0\.0\.1|A|B):8000/v1", self.url, text)
         text = re.sub(r"\b(FOLDER_OR_HUB_NAME|FOLDER|MODEL)\b", "models/smollm2-135m", text)
         words = shlex.split(text)[1:]
@@ -226,8 +230,10 @@ class Session:
 
 
 @pytest.fixture
-def session(desk: Path, cli: Cli, capsys: pytest.CaptureFixture[str], url: str) -> Session:
-    return Session(cli, capsys, url)
+def session(
+    desk: Path, cli: Cli, capsys: pytest.CaptureFixture[str], url: str, text_url: str
+) -> Session:
+    return Session(cli, capsys, url, text_url)
 
 
 # paper.md in test_paper.py, the others below

@@ -135,14 +135,20 @@ class FakeServer(ThreadingHTTPServer):
 
 @contextmanager
 def serving(module: Any, names: list[str], port: int = 0) -> Iterator[FakeServer]:
-    with FakeServer(module, names, port) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with FakeServer(module, names, port) as server, started(server):
+        yield server
+
+
+@contextmanager
+def started(server: FakeServer) -> Iterator[None]:
+    """Have a server answer in a thread of its own."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
 
 
 def status(code: int, **headers: str) -> Fault:

@@ -8,6 +8,7 @@ import typer
 from pfes import __version__
 from pfes.cli import (
     analyze,
+    cache,
     evaluate,
     export,
     fit,
@@ -53,6 +54,7 @@ app.add_typer(study.study, name="study")
 app.add_typer(analyze.analyze, name="analyze")
 app.add_typer(listings.tasks, name="tasks")
 app.command("serve-check")(serve_check.serve_check)
+app.command("cache")(cache.cache)
 app.command("models")(listings.models)
 app.add_typer(listings.methods, name="methods")
 

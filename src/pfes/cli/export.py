@@ -1,4 +1,4 @@
-"""`pfes export`: write a run's prompt as files for PEFT, transformers or vLLM."""
+"""`pfes export`: write a run's prompt as files for PEFT, transformers, vLLM or an API of text."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,7 +11,7 @@ from pfes.cli.evaluate import Folder, Trust
 def export(
     folder: Folder,
     kind: Annotated[
-        Literal["peft", "safetensors", "vllm"],
+        Literal["peft", "safetensors", "vllm", "text"],
         typer.Option("--format", help="the kind of files to write"),
     ],
     out: Annotated[Path, typer.Option("--out", help="folder to write")],

@@ -102,6 +102,7 @@ def check_task(
     from pfes.tasks.encode import verbalizer_tokens
     from pfes.tasks.loader import load_run_task
     from pfes.tasks.spec import MASK
+    from pfes.tasks.turns import messages, turns
 
     task = load_run_task(make_config(model=model or "", task=file, **settings))
     if model is not None:
@@ -119,6 +120,9 @@ def check_task(
     for family, template in task.spec.templates.items():
         filled = template.format_map(example.fields | {MASK: "[MASK]"})
         print(f"{family}: {filled!r} → {task.spec.verbalizers[label]!r} (label {label})")
+        if family == "causal":
+            for message in messages(turns(task.spec, "".join(task.spec.demonstrations), filled)):
+                print(f"chat: {message['role']}: {message['content']!r}")
     if model is None:
         print("The words were not checked against a tokenizer: add --model to do so")
     else:

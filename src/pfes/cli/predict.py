@@ -103,9 +103,11 @@ def _address(
     saved: "SavedPrompt", model: str | None, tokenizer: str | None, served_name: str | None
 ) -> dict[str, str | None]:
     """Return where the model is; a server's tokenizer is by default that of the run's model."""
-    from pfes.config import is_served
+    from pfes.config import is_served, takes_only_text
 
-    if is_served(model or saved.config.model):
+    if takes_only_text(model or saved.config.model):
+        tokenizer = tokenizer or saved.config.tokenizer
+    elif is_served(model or saved.config.model):
         if model is not None and tokenizer is None:
             tokenizer = saved.config.tokenizer or saved.config.model
     else:

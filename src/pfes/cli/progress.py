@@ -15,7 +15,7 @@ from pfes.runs.result import Result
 from pfes.runs.run import Event
 from pfes.searches.loop import Step
 from pfes.searches.scoring import Score
-from pfes.system.stages import Stage, result_of
+from pfes.system.stages import Notice, Stage, result_of
 
 SECONDS_BETWEEN_LINES = 60.0  # about the same stage
 
@@ -68,7 +68,9 @@ class _Lines:
         self.last = 0.0
 
     def show(self, event: Event) -> None:
-        if isinstance(event, Stage) and event.total is not None:
+        if isinstance(event, Notice):
+            print(event.name, file=sys.stderr, flush=True)
+        elif isinstance(event, Stage) and event.total is not None:
             now = time.monotonic()
             if event.name != self.stage:
                 self.stage, self.began, self.last = event.name, (now, event.done), now
@@ -134,6 +136,8 @@ class _Live:
             left = seconds_left(event, self.budget, self.minutes)
             summary += self.validation
             self._bar("searching", event.evaluations, self.budget, summary, left)
+        elif isinstance(event, Notice):
+            self.progress.console.print(event.name, highlight=False, soft_wrap=True)
         else:
             self._bar(event.name, event.done, event.total)
 

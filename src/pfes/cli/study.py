@@ -182,7 +182,7 @@ def _plan(
 def _models(text: str) -> list[str]:
     """Return the models of a comma-separated list.
 
-    A server's address after a `vllm:` model is another server of that model.
+    A server's address after a `vllm:` or `openai:` model is another server of that model.
     """
     models: list[str] = []
     for part in comma_parts("model", text):

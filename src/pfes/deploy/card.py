@@ -124,7 +124,7 @@ MASKED = (
 
 def card(saved: SavedPrompt, kind: str, family: Family, base: str, words: tuple[int, ...]) -> str:
     """Return the README of an export."""
-    spec, config, figures = saved.spec, saved.config, saved.figures
+    spec, config = saved.spec, saved.config
     head = {"library_name": LIBRARY[kind], "base_model": base, "tags": ["prompt-tuning", "pfes"]}
     front = "\n".join(f"{name}: {json.dumps(value)}" for name, value in head.items())
     length, width = saved.prompt.shape
@@ -138,9 +138,9 @@ def card(saved: SavedPrompt, kind: str, family: Family, base: str, words: tuple[
         "## Task",
         f"Template:\n\n{_fenced(spec.template(family), 'text')}",
         *([f"In front of every text:\n\n{_fenced(shown, 'text')}"] if shown else []),
-        f"Labels and the words that stand for them:\n\n{_fenced(_labels(saved), 'text')}",
+        f"Labels and the words that stand for them:\n\n{labels_part(saved)}",
         "## How good it is",
-        _quality(figures) if figures else "No result was stored with this prompt.",
+        figures_part(saved),
         f"Method {config.method}, seed {config.seed}, {_examples(config)}, budget "
         f"{config.budget} evaluations.",
         "## How to use it",
@@ -160,6 +160,16 @@ def _examples(config: RunConfig) -> str:
     return {"equal": shots, "most": f"at most {shots}", "natural": f"on average {shots}"}[
         config.balance
     ]
+
+
+def labels_part(saved: SavedPrompt) -> str:
+    """Return the labels and their words, as a block."""
+    return _fenced(_labels(saved), "text")
+
+
+def figures_part(saved: SavedPrompt) -> str:
+    """Return how good a prompt is, as far as that was stored."""
+    return _quality(saved.figures) if saved.figures else "No result was stored with this prompt."
 
 
 def _quality(figures: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from pfes.config import (
     Shots,
     is_served,
     make_config,
+    takes_only_text,
 )
 from pfes.contract import Family, Floats, LanguageModel
 from pfes.deploy.prompt import SavedPrompt
@@ -158,13 +159,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             given["method"] = self.method
         name, source = self.model, None
         if isinstance(name, LanguageModel):
-            family, name = name.family, name.name
+            family, text, name = name.family, not name.takes_embeddings, name.name
             check_loading_settings(given)
         else:
             consent = bool(given.get("trust_remote_code"))
             source = None if is_served(name) else find_model(name, consent)
             family = "causal" if source is None else source.family
-        chosen = chosen_settings(given, family) | {"model": name, "task": NAME}
+            text = takes_only_text(name)
+        chosen = chosen_settings(given, family, text) | {"model": name, "task": NAME}
         del chosen["test_limit"]
         config = make_config(**chosen)
         check_settings(config, given)

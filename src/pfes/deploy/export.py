@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pfes.config import LOCATION, is_served
+from pfes.config import LOCATION, is_served, takes_only_text
 from pfes.deploy.card import card
+from pfes.deploy.export_text import text_files
 from pfes.deploy.prompt import ADAPTER, ADAPTER_KEY, READING_FILE, SavedPrompt
 from pfes.errors import PfesError, SettingError
 from pfes.models.embedded_models import MODELS
@@ -17,17 +18,22 @@ from pfes.system.files import make_folder, replace_file
 from pfes.system.tensors import pack
 from pfes.tasks.encode import tokens_added_after, verbalizer_tokens
 
-Format = Literal["peft", "safetensors", "vllm"]
+Format = Literal["peft", "safetensors", "vllm", "text"]
 PROMPT = "prompt.safetensors"
 
 
 def export(run: Path, kind: Format, out: Path, trust_remote_code: bool = False) -> list[Path]:
     """Write a run's prompt for other programs; return the files."""
     saved = SavedPrompt.load(run)
-    if not len(saved.prompt):
-        raise PfesError(f"{run} has no prompt to export: {saved.config.method} searches none")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SettingError("out", f"{out} is not an empty folder")
+    if kind == "text":
+        files = text_files(saved, trust_remote_code)
+        return _write(out, {name: text.encode() for name, text in files.items()})
+    if takes_only_text(saved.config.model):
+        raise SettingError("format", f"{saved.config.model} takes only text: use --format text")
+    if not len(saved.prompt):
+        raise PfesError(f"{run} has no prompt to export: {saved.config.method} searches none")
     base = find_model(_base_name(saved), trust_remote_code)
     _check(saved, kind, base)
     words = verbalizer_tokens(saved.spec, base.tokenizer)
@@ -51,8 +57,11 @@ def export(run: Path, kind: Format, out: Path, trust_remote_code: bool = False) 
         tensors[ADAPTER] = pack({ADAPTER_KEY: prompt}, about)
     else:
         tensors[PROMPT] = pack({"prompt": prompt}, about)
+    return _write(out, {name: text.encode() for name, text in texts.items()} | tensors)
+
+
+def _write(out: Path, contents: dict[str, bytes]) -> list[Path]:
     make_folder(out)
-    contents = {name: text.encode() for name, text in texts.items()} | tensors
     for name, content in contents.items():
         replace_file(out / name, content)
     return [out / name for name in contents]

@@ -17,6 +17,7 @@ from pfes.runs.saved import SavedRun, read_prompt_file
 from pfes.searches.encoded import encode_for
 from pfes.searches.reading import PLAIN, Reading
 from pfes.system.tensors import unpack
+from pfes.tasks.encode import verbalizer_tokens
 from pfes.tasks.example import Example
 from pfes.tasks.spec import TaskSpec
 
@@ -42,6 +43,7 @@ class SavedPrompt:
     figures: dict[str, Any]  # of the result; empty where there is none
     reading: Reading = PLAIN
     end: int = 0  # tokens of the template's end, where the prompt stands before it
+    words: tuple[str, ...] = ()  # of the reading, as text, where the model takes only text
 
     @classmethod
     def load(cls, path: str | Path) -> "SavedPrompt":
@@ -59,6 +61,7 @@ class SavedPrompt:
             exported = exported if exported is None else dict(exported)
             figures = dict(about.get("figures", {}))
             end = int(about.get("end", 0))
+            words = tuple(map(str, about.get("words", ())))
         except (KeyError, TypeError, ValueError, ValidationError):
             raise PfesError(f"{path}: its prompt does not say what it is for") from None
         if exported is not None:
@@ -66,15 +69,16 @@ class SavedPrompt:
             reading = _exported_reading(saved.path)
             return cls(prompt, spec, placement, config, figures, reading, end)
         figures = _figures(saved.result) if saved.finished else {}
-        return cls(prompt, spec, placement, saved.config, figures, about["reading"], end)
+        read = (about["reading"], end, words)
+        return cls(prompt, spec, placement, saved.config, figures, *read)
 
     @classmethod
     def of_result(cls, result: Result) -> "SavedPrompt":
         """Take the prompt of a search that just ended."""
         config = read_config(result.config)
         assert result.spec is not None
-        about = (config.placement, config, _figures(result), result.fitted, result.end)
-        return cls(result.prompt, result.spec, *about)
+        about = (config.placement, config, _figures(result), result.fitted)
+        return cls(result.prompt, result.spec, *about, result.end, result.words)
 
     def open_model(
         self, *, device: str | None = None, trust_remote_code: bool = False, **address: str | None
@@ -103,7 +107,14 @@ class SavedPrompt:
                 f"the prompt is {width} wide and the model's embedding {model.width}: "
                 f"it was found on {self.config.model}"
             )
+        if not model.takes_embeddings:
+            model.tokenizer.learn(self.words)
         return encode_for(model, self.spec, examples, length, self.placement)
+
+    def words_of(self, model: LanguageModel) -> tuple[int, ...]:
+        """Return the words that are read: the labels' own, then the further ones."""
+        model.tokenizer.learn(self.words)
+        return (*verbalizer_tokens(self.spec, model.tokenizer), *self.reading.words)
 
     def attach(self, model: Any) -> "PromptedModel":
         """Return a plain transformers model that answers as if each text came with the prompt."""

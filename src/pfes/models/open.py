@@ -1,6 +1,6 @@
 """The one door to a run's model: in this process, in Ray workers, or behind a server."""
 
-from pfes.config import RunConfig, is_served
+from pfes.config import RunConfig, is_served, takes_only_text
 from pfes.contract import LanguageModel
 from pfes.models.source import ModelSource
 from pfes.tasks.spec import TaskSpec
@@ -13,6 +13,10 @@ def open_model(
 
     `source` spares looking for the model's name again.
     """
+    if takes_only_text(config.model):
+        from pfes.models.text.text_model import connect_text
+
+        return connect_text(config, spec)
     if is_served(config.model):
         from pfes.models.served.served_model import connect
 

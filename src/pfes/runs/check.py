@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from pfes.config import ReadingName, RunConfig, is_served
+from pfes.config import ReadingName, RunConfig, is_served, takes_only_text
 from pfes.errors import SettingError
 from pfes.methods import (
     FEWEST_CANDIDATES,
@@ -22,6 +22,9 @@ from pfes.tasks.prior import given_shares
 from pfes.tasks.spec import read_spec
 
 SERVED_SETTINGS = ("served_name", "tokenizer", "patience")  # only a served model takes these
+TEXT_SETTINGS = (  # only a model that takes text alone
+    "interface", "key_variable", "max_requests", "max_tokens", "price_per_million",
+)  # fmt: skip
 LOCAL_SETTINGS = (  # and only a local one these
     "device", "dtype", "search_dtype", "device_map", "max_batch_tokens", "batch_tokens", "threads",
     "engine", "workers", "gpus_per_worker",
@@ -69,11 +72,21 @@ def check_settings(config: RunConfig, given: Collection[str]) -> None:
         if name in given:
             message = f"--reading {config.reading} does not use it: leave this setting out"
             raise SettingError(name, message)
+    text = takes_only_text(config.model)
+    if text:
+        check_takes_text(method, config.model)
+        if config.placement != "prefix":
+            message = "a model that takes only text has its prompt in front: leave this setting out"
+            raise SettingError("placement", message)
+    for name in () if text else TEXT_SETTINGS:
+        if name in given:
+            message = "this is for a model that takes text (--model openai:URL)"
+            raise SettingError(name, f"{message}: leave this setting out")
     served = is_served(config.model)
     policy = {"device"} if method.optimizer == "rlprompt" else set()  # its model is local
     for name in LOCAL_SETTINGS if served else SERVED_SETTINGS:
         if name in given - policy:
-            kind = "a local model" if served else "a served model (--model vllm:URL)"
+            kind = "a local model" if served else "a served model (--model vllm:URL, openai:URL)"
             raise SettingError(name, f"this is for {kind}: leave this setting out")
     if method.needs_gradients and (served or config.engine != "serial"):
         where = "a served model" if served else "a model in Ray workers"
@@ -85,9 +98,18 @@ def check_settings(config: RunConfig, given: Collection[str]) -> None:
         _check_sizes(config, method)
 
 
+def check_takes_text(method: Method, model: str) -> None:
+    """Refuse a method whose prompts are no text, for a model that takes nothing else."""
+    if method.space in ("full", "subspace"):
+        able = ", ".join(m.name for m in METHODS.values() if m.space in (None, "tokens"))
+        raise SettingError(
+            "method", f"{method.name} moves embeddings, and {model} takes only text; {able} can"
+        )
+
+
 def check_loading_settings(given: Mapping[str, object]) -> None:
     """Refuse settings of loading where the model is loaded already."""
-    for name in (*LOADING_SETTINGS, *SERVED_SETTINGS):
+    for name in (*LOADING_SETTINGS, *SERVED_SETTINGS, *TEXT_SETTINGS):
         if given.get(name) is not None:
             raise SettingError(name, "the model is loaded already: set this when you load it")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from pfes.contract import Family, LanguageModel
 from pfes.errors import SettingError
-from pfes.searches.model_words import words_from_answers
+from pfes.searches.model_words import answered_words, words_from_answers
 from pfes.searches.read_answers import Reader
 from pfes.searches.starts import FIRST_LOOK, Judge
 from pfes.system.stages import Stage
@@ -59,7 +59,10 @@ def choose_task(
     pool = template_pool(fields, cue, family) if template is None else [template]
     check_given(template, fields, family)
     yield Stage("choosing words")
-    named = label_words(task.spec.labels, model.tokenizer) | dict(words)
+    named = label_words(task.spec.labels, model.tokenizer)
+    if model.tokens_of_a_piece > 1 and not words.keys() >= named.keys():
+        named = answered_words(model, task, named, pool[0])
+    named |= words
     chosen = words_from_answers(model, task, named, pool[0])
     spec = task.spec.model_copy(update={"verbalizers": chosen})
     verbalizer_tokens(spec, model.tokenizer)  # a word that was given may be no token

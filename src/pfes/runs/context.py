@@ -69,7 +69,17 @@ def write_prompt(
         "end": len(batch.end),
         "task": examples.task.spec.model_dump(),
     }
+    words = words_as_text(context.model, reading)
+    if words:
+        about["words"] = words
     context.folder.write_prompt(prompt, about, reading, batch.words)
+
+
+def words_as_text(model: LanguageModel, reading: Reading) -> tuple[str, ...]:
+    """Return a reading's words where their numbers say nothing: there is no vocabulary."""
+    if model.takes_embeddings:
+        return ()
+    return tuple(model.tokenizer.decode([word]) for word in reading.words)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pfes.config import RunConfig, is_served, make_config
+from pfes.config import RunConfig, is_served, make_config, takes_only_text
 from pfes.contract import Family, LanguageModel
 from pfes.errors import SettingError
 from pfes.methods import METHOD_SETTINGS, get_method, settings_of
@@ -16,18 +16,20 @@ from pfes.models.open import open_model
 from pfes.models.source import ModelSource, find_model
 from pfes.runs.check import check_names, check_settings
 from pfes.runs.choose_task import Choices, choose_task
+from pfes.runs.expected_requests import choice_requests
 from pfes.runs.folder import RunFolder
 from pfes.runs.result import Result
 from pfes.runs.run import Event, run
 from pfes.runs.saved import SavedRun
 from pfes.searches.read_answers import search_reader
 from pfes.system.files import make_folder, replace_file, replace_json
-from pfes.system.stages import Stage
+from pfes.system.stages import Notice, Stage
 from pfes.tasks.columns import Columns, find_columns
 from pfes.tasks.draft import Draft, draft_task
 from pfes.tasks.encode import has_end
 from pfes.tasks.loader import load_run_task
 from pfes.tasks.spec import builtin_tasks, label_key, read_spec
+from pfes.tasks.templates import POOL
 
 # The best that was measured, beside the defaults of a search: docs/defaults.md
 SETTINGS: dict[str, Any] = {
@@ -41,6 +43,8 @@ SETTINGS: dict[str, Any] = {
     "prior": "train",
     "test_limit": 400,
 }
+# The same where a model takes only text, which has no cheaper search than that for examples
+TEXT_SETTINGS: dict[str, Any] = SETTINGS | {"method": "icl", "draws": 6}
 PLACEMENT: dict[Family, str] = {"causal": "middle", "masked": "prefix"}
 
 
@@ -81,6 +85,11 @@ class Fit:
                 choices = Choices(task)
                 if self.columns is not None:
                     given = self.given.words or {}, self.given.template
+                    if model.sent is not None:
+                        templates = 1 if self.given.template is not None else POOL
+                        expected = choice_requests(model, task, templates)
+                        said = expected.sentence(config.price_per_million)
+                        yield Notice(f"To choose words and a template: {said}")
                     reader = search_reader(config)
                     choices = yield from choose_task(model, task, reader, *given)
                     self._write(choices)
@@ -136,7 +145,9 @@ def start_fit(data: str, out: Path, settings: Mapping[str, Any], given: Given) -
                 raise SettingError(name, f"{data} is a task, which says this itself")
         read_spec(data)
     source = None if is_served(str(settings["model"])) else find_model(str(settings["model"]))
-    chosen = chosen_settings(settings, source.family if source else "causal") | {"task": task}
+    family: Family = source.family if source else "causal"
+    text = takes_only_text(str(settings["model"]))
+    chosen = chosen_settings(settings, family, text) | {"task": task}
     config = make_config(**chosen)
     check_settings(config, settings.keys())
     check_names(config, task=columns is None)
@@ -168,13 +179,15 @@ def check_resumed(saved: SavedRun, data: str, given: Given) -> None:
             raise SettingError(name, message)
 
 
-def chosen_settings(given: Mapping[str, Any], family: Family) -> dict[str, Any]:
+def chosen_settings(
+    given: Mapping[str, Any], family: Family, text_only: bool = False
+) -> dict[str, Any]:
     """Return the settings of a run: those given, and the best measured for all others."""
-    method = get_method(str(given.get("method", SETTINGS["method"])))
+    usual = TEXT_SETTINGS if text_only else SETTINGS | {"placement": PLACEMENT[family]}
+    method = get_method(str(given.get("method", usual["method"])))
     unused = METHOD_SETTINGS - set(settings_of(method))
-    usual = SETTINGS | {"placement": PLACEMENT[family]}
     if given.get("shots") == "all":
-        usual["balance"] = "natural"
+        usual = usual | {"balance": "natural"}
     return {name: value for name, value in usual.items() if name not in unused} | dict(given)
 
 

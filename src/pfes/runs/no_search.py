@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pfes.runs.context import RunContext, SearchOutcome
+from pfes.runs.context import RunContext, SearchOutcome, write_prompt
 from pfes.searches.encoded import EncodedTask
 from pfes.searches.losses import Loss
 from pfes.searches.read_answers import Reader, search_reader
@@ -36,6 +36,7 @@ def without_search(context: RunContext) -> Generator[Stage, None, SearchOutcome]
     examples = drawn[int(np.argmin(losses))] if losses else drawn[0]
     spec, prompt = examples.task.spec, context.no_prompt
     reading = reader.fit(model, prompt, examples.train)
+    write_prompt(context, examples, prompt, reading)  # the best so far, if the test is cut off
     scored = score(model, spec, prompt, examples.validation, reading=reading)
     fields: dict[str, Any] = {
         "validation": scored.metric,

@@ -146,6 +146,13 @@ class Result(BaseModel):
         description="tokens of the template's end, where the prompt stands before it",
     )
 
+    words: tuple[str, ...] = Field(
+        (),
+        exclude=True,
+        repr=False,
+        description="the reading's words as text, where the model takes only text",
+    )
+
     @field_validator("beta_trials", mode="before")
     @classmethod
     def _as_it_was(cls, trials: list[Any]) -> list[Any]:

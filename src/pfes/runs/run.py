@@ -10,8 +10,11 @@ from pfes.errors import SettingError
 from pfes.methods import generation_size, get_method
 from pfes.models.open import open_model
 from pfes.models.source import ModelSource
+from pfes.models.text.spending import LimitReachedError
+from pfes.runs.check import check_takes_text
 from pfes.runs.context import RunContext, SearchOutcome, TestCache, write_prompt
 from pfes.runs.earlier import EarlierPrompt, EarlierSelections
+from pfes.runs.expected_requests import run_requests
 from pfes.runs.folder import RunFolder
 from pfes.runs.no_search import without_search
 from pfes.runs.result import Result
@@ -26,7 +29,7 @@ from pfes.searches.loop import Search, Selection, Step, Validation
 from pfes.searches.losses import Loss
 from pfes.searches.starts import evenly
 from pfes.system.clock import Clock
-from pfes.system.stages import Stage
+from pfes.system.stages import Notice, Stage
 from pfes.tasks.loader import load_run_task
 from pfes.tasks.task import Task
 
@@ -64,15 +67,27 @@ def run(
                 opened = open_model(config, task.spec, source)
         try:
             _check_precision(config, opened)
+            if not opened.takes_embeddings:
+                check_takes_text(method, opened.name)
             stored = resume and folder is not None and folder.begun
             config = resolve(config, method, opened, task, stored)
             cache = {} if test_cache is None else test_cache
             context = RunContext(config, method, opened, task, folder, clock, cache)
+            if opened.sent is not None:
+                expected = run_requests(config, method, opened, task)
+                yield Notice(f"This run sends {expected.sentence(config.price_per_million)}")
             if method.optimizer is None:
                 outcome = yield from without_search(context)
             else:
                 outcome = yield from _search(context, resume)
-            return (yield from evaluate_outcome(context, outcome))
+            result = yield from evaluate_outcome(context, outcome)
+            if opened.sent is not None:
+                yield Notice(f"In all, {opened.sent}")
+            return result
+        except LimitReachedError as error:
+            if folder is not None and folder.files.prompt.exists():
+                raise LimitReachedError(f"{error}; the best so far is in {folder.path}") from None
+            raise
         finally:
             if model is None:
                 opened.close()

@@ -99,7 +99,7 @@ class SavedRun:
         prompt, about = self.read_prompt()
         spec = TaskSpec.model_validate(about["task"])
         update = {"prompt": prompt, "spec": spec, "fitted": about["reading"]}
-        update["end"] = about.get("end", 0)
+        update |= {"end": about.get("end", 0), "words": tuple(about.get("words", ()))}
         return self.result.model_copy(update=update)
 
     @cached_property

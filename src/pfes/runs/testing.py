@@ -13,7 +13,7 @@ import numpy as np
 
 from pfes.contract import Floats
 from pfes.models.nearest_tokens import nearest_tokens
-from pfes.runs.context import RunContext, SearchOutcome, write_prompt
+from pfes.runs.context import RunContext, SearchOutcome, words_as_text, write_prompt
 from pfes.runs.figure import draw_convergence
 from pfes.runs.free import FreeAnswer, best_free, free_answers
 from pfes.runs.result import EarlierResult, Result
@@ -147,12 +147,18 @@ def _result(
         config=config.model_dump(),
         environment=environment(),
         profile=context.clock.seconds,
-        nearest=nearest_tokens(context.model, outcome.prompt),
+        nearest=_nearest(context, outcome.prompt),
         prompt=outcome.prompt,
         spec=outcome.examples.task.spec,
         fitted=found.reading,
         end=len(outcome.examples.train.end),
+        words=words_as_text(context.model, found.reading),
     )
+
+
+def _nearest(context: RunContext, prompt: Floats) -> list[list[tuple[str, float]]]:
+    """Return the tokens nearest to a soft prompt, where a prompt may be one."""
+    return nearest_tokens(context.model, prompt) if context.model.takes_embeddings else []
 
 
 def _write(

@@ -44,6 +44,8 @@ def resolve(
     resolved: dict[str, Any] = {"dtype": model.precision}
     if stored and config.search_dtype is None:  # begun before there was such a setting
         resolved["search_dtype"] = model.precision
+    if model.interface is not None:
+        resolved["interface"] = model.interface
     if method.shows_examples:
         resolved["demonstrations"] = config.demonstrations or 1
     if method.shows_examples or config.demonstrations or config.init == "auto":

@@ -56,7 +56,8 @@ def encode_for(
 ) -> Batch:
     """Encode examples with the room that a prompt leaves."""
     room = text_room(model, prompt_length)
-    return encode(spec, examples, model.tokenizer, model.family, room, placement)
+    as_text = not model.takes_embeddings
+    return encode(spec, examples, model.tokenizer, model.family, room, placement, as_text)
 
 
 def text_room(model: LanguageModel, prompt_length: int) -> int:

@@ -1,6 +1,7 @@
 """Words for labels whose names give none: what the model itself answers for their examples."""
 
 from collections.abc import Mapping
+from string import ascii_lowercase
 
 import numpy as np
 
@@ -44,6 +45,36 @@ def words_from_answers(
         found[label] = next((w for w in candidates if len(w) >= FEWEST_LETTERS), candidates[0])
         taken.add(single_token(found[label], model.tokenizer))
     return {label: found[label] for label in labels}
+
+
+def answered_words(
+    model: LanguageModel, task: Task, words: Mapping[str, str], template: str
+) -> dict[str, str]:
+    """Return those of the labels' words that the model answers, spelled as it spells them.
+
+    This is for a model whose tokenizer is not known. Where only the beginning of a word is
+    answered, that is its first token, unless another word begins alike. Words of which nothing is
+    answered are left out.
+    """
+    likely = _likely_answers(model, task, template).tokens[2:]  # without the two stand-ins
+    texts = [str(model.tokenizer.decode([token])).strip() for token in likely]
+    found: dict[str, str] = {}
+    for label, word in words.items():
+        others = [other.lower() for name, other in words.items() if name != label]
+        spelled = [text for text in texts if text.lower() == word.lower()]
+        begun = [
+            text
+            for text in sorted(texts, key=len, reverse=True)
+            if len(text) >= FEWEST_LETTERS and word.lower().startswith(text.lower())
+        ]
+        own = [text for text in (*spelled, *begun) if not _begins_any(text, others)]
+        if own and own[0] not in found.values():
+            found[label] = own[0]
+    return found
+
+
+def _begins_any(text: str, words: list[str]) -> bool:
+    return any(word.startswith(text.lower()) for word in words)
 
 
 def _word(model: LanguageModel, token: int) -> str | None:
@@ -92,11 +123,10 @@ def _likely_answers(model: LanguageModel, task: Task, template: str) -> _Likely:
 def _two_words(model: LanguageModel) -> dict[str, str]:
     """Return two different words of one token each."""
     found: dict[int, str] = {}
-    for token in range(model.vocabulary):
-        word = model.tokenizer.decode([token]).strip()
-        single = single_token(word, model.tokenizer) if word.isalpha() else None
-        if single is not None:
-            found.setdefault(single, word)
+    for letter in ascii_lowercase:
+        token = single_token(letter, model.tokenizer)
+        if token is not None:
+            found.setdefault(token, letter)
         if len(found) == 2:
             return {str(i): word for i, word in enumerate(found.values())}
-    raise PfesError(f"the vocabulary of {model.name} has no words of one token")
+    raise PfesError(f"the vocabulary of {model.name} has no letters as tokens")

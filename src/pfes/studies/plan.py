@@ -16,9 +16,11 @@ from pfes.config import (
     FORMER,
     LOCATION,
     SERVED,
+    TEXT_ONLY,
     RunConfig,
     is_served,
     make_config,
+    takes_only_text,
 )
 from pfes.errors import PfesError, SettingError
 from pfes.methods import get_method, with_preset
@@ -302,5 +304,6 @@ def config_key(config: RunConfig) -> str:
     settings = config.model_dump(exclude=set(LOCATION))
     content = {k: v for k, v in settings.items() if k not in unset or v != unset[k]}
     if is_served(config.model):
-        content["model"] = SERVED  # which servers answer does not change what the run is
+        # which servers answer does not change what the run is
+        content["model"] = TEXT_ONLY if takes_only_text(config.model) else SERVED
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]

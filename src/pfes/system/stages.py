@@ -19,6 +19,11 @@ class Stage:
     unit: str = "examples"
 
 
+@dataclass(frozen=True)
+class Notice(Stage):
+    """A sentence about the work, to stay on the screen."""
+
+
 def result_of(
     work: Generator[Sign, None, Made], show: Callable[[Sign], Any] = lambda sign: None
 ) -> Made:

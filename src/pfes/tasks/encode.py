@@ -1,14 +1,15 @@
 """Turn examples into token ids: fill the template, cut long texts, find the answer position."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfes.contract import Batch, Family, Placement
+from pfes.contract import Batch, Family, Placement, Written
 from pfes.errors import PfesError, SettingError
 from pfes.tasks.example import Example
 from pfes.tasks.spec import MASK, TaskSpec, placeholders
+from pfes.tasks.turns import turns
 
 NEEDS_CAUSAL = "{placement} is for causal models; use prefix for a masked model"
 PROBE = "a"  # any text, to see which tokens a tokenizer adds to it
@@ -22,8 +23,12 @@ def encode(
     family: Family,
     max_tokens: int,
     placement: Placement = "prefix",
+    as_text: bool = False,
 ) -> Batch:
-    """Fill the template with each example and tokenise it into at most `max_tokens` tokens."""
+    """Fill the template with each example and tokenise it into at most `max_tokens` tokens.
+
+    With `as_text`, the batch also has each example as text.
+    """
     check_placement(placement, family)
     template = spec.template(family)
     words = verbalizer_tokens(spec, tokenizer)
@@ -40,16 +45,21 @@ def encode(
             f"middle puts the prompt before the end of the template, and {template!r} has too "
             "little behind its text: use suffix, or end it with a cue such as 'Label:'",
         )
-    rows, answers = [], []
+    rows, answers, written = [], [], []
     for example in examples:
         fields = {name: _plain(text, mask) for name, text in example.fields.items()}
-        row = _fit(template, fields, demonstrations, mask, tokens, max_tokens)
+        filled = _fit(template, fields, demonstrations, mask, tokens, max_tokens)
+        row = filled.tokens
+        if as_text:
+            shown = turns(spec, filled.shown, filled.text)
+            written.append(Written(filled.shown + filled.text, shown))
         if end:
             row = row[: len(row) - len(end)]
         rows.append(row)
         answers.append(len(row) - 1 if mask is None else row.index(tokenizer.mask_token_id))
     labels = np.array([example.label for example in examples], dtype=np.int64)
-    return Batch(tuple(rows), tuple(answers), words, labels, placement, end=end)
+    texts = tuple(written)
+    return Batch(tuple(rows), tuple(answers), words, labels, placement, end=end, written=texts)
 
 
 def check_placement(placement: Placement, family: Family) -> None:
@@ -102,6 +112,14 @@ def _plain(text: str, mask: str | None) -> str:
     return text if mask is None else text.replace(mask, " ")
 
 
+class _Filled(NamedTuple):
+    """A filled template with what is shown before it, and the tokens of both."""
+
+    tokens: tuple[int, ...]
+    shown: str
+    text: str
+
+
 def _fit(
     template: str,
     fields: dict[str, str],
@@ -109,25 +127,26 @@ def _fit(
     mask: str | None,
     tokens: Callable[[str], tuple[int, ...]],
     limit: int,
-) -> tuple[int, ...]:
-    """Return the tokens of the demonstrations and the filled template, at most `limit`.
+) -> _Filled:
+    """Return the demonstrations and the filled template, of at most `limit` tokens.
 
     If there are too many, the demonstrations are cut from their front; if the template is too long
     even without them, the ends of the longest texts are cut.
     """
 
-    def filled(length: int, characters: int = 0) -> tuple[int, ...]:
+    def filled(length: int, characters: int = 0) -> _Filled:
         cut = {name: text[:length] for name, text in fields.items()}
         shown = demonstrations[len(demonstrations) - characters :]
-        return tokens(shown + template.format_map(cut | {MASK: mask}))
+        text = template.format_map(cut | {MASK: mask})
+        return _Filled(tokens(shown + text), shown, text)
 
     longest = max(len(fields[name]) for name in placeholders(template) if name != MASK)
     row = filled(longest, len(demonstrations))
-    if len(row) <= limit:
+    if len(row.tokens) <= limit:
         return row
-    if len(filled(longest)) <= limit:
+    if len(filled(longest).tokens) <= limit:
         return _longest_row(lambda count: filled(longest, count), len(demonstrations), limit)
-    shortest = filled(0)
+    shortest = filled(0).tokens
     if len(shortest) > limit:
         raise PfesError(
             f"the template alone has {len(shortest)} tokens, but the model takes only {limit} "
@@ -136,9 +155,7 @@ def _fit(
     return _longest_row(filled, longest, limit)
 
 
-def _longest_row(
-    row_of: Callable[[int], tuple[int, ...]], upper: int, limit: int
-) -> tuple[int, ...]:
+def _longest_row(row_of: Callable[[int], _Filled], upper: int, limit: int) -> _Filled:
     """Return the row with the most characters among those with at most `limit` tokens.
 
     `row_of` makes a row from a number of characters; it is called by bisection.
@@ -148,7 +165,7 @@ def _longest_row(
     while high - low > 1:
         middle = (low + high) // 2
         row = row_of(middle)
-        if len(row) <= limit:
+        if len(row.tokens) <= limit:
             low, best = middle, row
         else:
             high = middle
@@ -176,8 +193,11 @@ def verbalizer_tokens(spec: TaskSpec, tokenizer: Any) -> tuple[int, ...]:
 
 
 def single_token(word: str, tokenizer: Any) -> int | None:
-    """Return the one token of a word, with a leading space if that is one; else None."""
-    for text in (" " + word, word):
+    """Return the one token of a word, with a leading space if that is one; else None.
+
+    A tokenizer whose answers never follow a space, as in a chat, says so with `spaced`.
+    """
+    for text in (" " + word, word) if getattr(tokenizer, "spaced", True) else (word,):
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
             return int(ids[0])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pfes.contract import Family
 from pfes.tasks.spec import MASK
 
+POOL = 3  # templates
 SLOT = f"{{{MASK}}}"
 
 

@@ -7,8 +7,9 @@ import os
 import random
 import threading
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any, Protocol, TypeVar
 
 from pfes.config import PATIENCE
 from pfes.errors import PfesError
@@ -17,6 +18,8 @@ API_KEY = "PFES_API_KEY"
 CONNECT, ANSWER = 10.0, 300.0  # seconds until a connection, an answer
 FIRST_WAIT, LONGEST_WAIT = 0.5, 20.0  # seconds before a question is asked again
 LONGEST_MESSAGE = 300  # characters of a server's own message
+TRIES = 3  # of a question whose answer does not have what was asked for
+Answer = TypeVar("Answer")
 
 log = logging.getLogger(__name__)
 
@@ -34,13 +37,20 @@ class Client:
     message.
     """
 
-    def __init__(self, servers: Sequence["Server"], patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        servers: Sequence["Server"],
+        patience: float = PATIENCE,
+        meter: "Meter | None" = None,
+    ) -> None:
         self.servers = servers
         self.patience = patience
+        self._meter = meter
         self._lock = threading.Lock()
         self._turn = 0
         self._answered = time.monotonic()
         self._stopped = threading.Event()
+        self.slowed = 0  # how often a server has asked to be asked less often
 
     @property
     def url(self) -> str:
@@ -53,6 +63,16 @@ class Client:
     def stop(self) -> None:
         """Make every waiting request give up: nobody needs its answer."""
         self._stopped.set()
+
+    def ask(self, path: str, body: dict[str, Any], read: Callable[[Any], Answer]) -> Answer:
+        """Ask until an answer has what was asked for, a few times; `read` finds it."""
+        for last in (False,) * (TRIES - 1) + (True,):
+            try:
+                return read(self.post(path, body))
+            except AnswerError as error:
+                if last:
+                    raise AnswerError(f"{self.url}: {error}") from None
+        raise AssertionError("the last try returns or raises")
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         """Ask until there is an answer, or until patience has run out."""
@@ -75,14 +95,27 @@ class Client:
                 continue
             sent = time.monotonic()
             try:
-                answer = server.post(path, content)
+                answer = self._send(server, path, content)
             except TryAgainError as trouble:
                 with self._lock:
                     server.rest(trouble, sent)
+                    self.slowed += trouble.too_many
             else:
                 server.wake()
                 self._answered = time.monotonic()
                 return answer
+
+    def _send(self, server: "Server", path: str, content: bytes) -> Any:
+        """Ask once, and count it if it is to be counted."""
+        if self._meter is None:
+            return server.post(path, content)
+        self._meter.begin()
+        try:
+            return server.post(path, content)
+        except (TryAgainError, RefusedError) as trouble:
+            if trouble.unpaid:
+                self._meter.refused()
+            raise
 
     def _next(self) -> "Server":
         """Return the next server that is ready, or the one that will be ready first."""
@@ -96,15 +129,23 @@ class Client:
             return min(self.servers, key=lambda server: server.rests_until)
 
 
-class Server:
-    """One server; the key comes from the environment and goes nowhere else."""
+class Meter(Protocol):
+    """Counts the requests that are sent, and may refuse them."""
 
-    def __init__(self, url: str, connections: int = 64) -> None:
+    def begin(self) -> None: ...
+
+    def refused(self) -> None: ...
+
+
+class Server:
+    """One server; the key comes from the environment variable and goes nowhere else."""
+
+    def __init__(self, url: str, key_variable: str = API_KEY, connections: int = 64) -> None:
         import httpx2
 
-        key = os.environ.get(API_KEY, "").strip()
+        key = os.environ.get(key_variable, "").strip()
         if not (key.isascii() and key.isprintable()):
-            raise PfesError(f"{API_KEY} has characters that no key has")
+            raise PfesError(f"{key_variable} has characters that no key has")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.url = url.rstrip("/")
         self.rests_until = -math.inf
@@ -112,7 +153,8 @@ class Server:
         self._wait = FIRST_WAIT
         self._rested = -math.inf
         self._transport_error = httpx2.TransportError
-        self._secret = key
+        self._connect_error = (httpx2.ConnectError, httpx2.ConnectTimeout)
+        self._secret, self._key_variable = key, key_variable
         try:
             self._client = httpx2.Client(
                 headers=headers,
@@ -160,16 +202,23 @@ class Server:
                 self.url + path, content=content, headers={"Content-Type": "application/json"}
             )
         except self._transport_error as error:
-            raise TryAgainError(self._reason(error)) from None
+            unpaid = isinstance(error, self._connect_error)
+            raise TryAgainError(self._reason(error), unpaid=unpaid) from None
         if answer.status_code == 429 or answer.status_code >= 500:
-            raise TryAgainError(f"status {answer.status_code}", _seconds(answer))
+            raise TryAgainError(
+                f"status {answer.status_code}",
+                _seconds(answer),
+                unpaid=True,
+                too_many=answer.status_code == 429,
+            )
         return self._content(answer)
 
     def _content(self, answer: Any) -> Any:
         if answer.status_code >= 400:
             message = self._message(answer)
-            hint = f": set {API_KEY}" if answer.status_code in (401, 403) else ""
-            raise RefusedError(f"{self.url} refuses ({answer.status_code}{hint}): {message}")
+            hint = f": set {self._key_variable}" if answer.status_code in (401, 403) else ""
+            status = answer.status_code
+            raise RefusedError(f"{self.url} refuses ({status}{hint}): {message}", status)
         try:
             return answer.json()
         except ValueError:
@@ -194,21 +243,44 @@ class Server:
         return (text.replace(self._secret, "…") if self._secret else text)[:LONGEST_MESSAGE]
 
 
+class AnswerError(PfesError):
+    """An answer that does not have what was asked for."""
+
+
 class RefusedError(PfesError):
     """The server says that the question itself is wrong."""
+
+    unpaid = True
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class TryAgainError(PfesError):
     """The same question may be answered later."""
 
-    def __init__(self, message: str, wait: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        wait: float | None = None,
+        unpaid: bool = False,
+        too_many: bool = False,
+    ) -> None:
         super().__init__(message)
         self.wait = wait
+        self.unpaid = unpaid  # whether the server has surely done no work
+        self.too_many = too_many  # requests at a time, says the server
 
 
 def _seconds(answer: Any) -> float | None:
-    """Return how many seconds the server asks us to wait."""
+    """Return how many seconds the server asks us to wait: a number, or until a date."""
+    asked = answer.headers.get("Retry-After", "")
     try:
-        return min(float(answer.headers["Retry-After"]), LONGEST_WAIT)
-    except (KeyError, ValueError):
-        return None
+        seconds = float(asked)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(asked).timestamp() - time.time()
+        except (ValueError, TypeError):
+            return None
+    return seconds if 0 <= seconds < math.inf else None

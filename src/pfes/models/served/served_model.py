@@ -4,7 +4,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,9 +13,10 @@ from pfes.contract import Batch, Family, Floats, LanguageModel
 from pfes.errors import PfesError, SettingError
 from pfes.models.served.client import Client, RefusedError, Server, TryAgainError
 from pfes.models.served.daemon_pool import DaemonPool
+from pfes.models.served.in_order import in_order
 from pfes.models.served.input_embedding import load_embedding
 from pfes.models.served.wire import (
-    AnswerError,
+    Check,
     encode_embeddings,
     listed_words,
     read_answers,
@@ -30,7 +30,6 @@ ROWS = 32  # sequences in one request
 IN_FLIGHT = (1, 2, 4, 8)  # requests at once, to choose from
 ENOUGH = 1.05  # times as fast, for twice as many requests at once to be worth it
 AGREE = 0.05  # between log-probabilities of the same tokens, given as tokens and as embeddings
-TRIES = 3  # of a question whose answer does not have what was asked for
 SENTENCE = "The weather is fine today, and the sky is"
 START = (
     "python -m vllm.entrypoints.openai.api_server --model … --enable-prompt-embeds "
@@ -39,16 +38,9 @@ START = (
 WORDS = 128  # named words in one request, at most: vLLM's own limit, whatever its options are
 LISTED = 512  # words in a list of the likeliest answers, where a server's options allow so many
 Answers = TypeVar("Answers")
+Part = TypeVar("Part")
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Check:
-    """Something that a server must be able to do, and what was seen of it."""
-
-    name: str
-    seen: str
 
 
 class ServedModel(LanguageModel):
@@ -136,7 +128,9 @@ class ServedModel(LanguageModel):
             wanted = self._listed
             body = what | self._question(wanted)
             try:
-                return self._post(body, lambda answer: listed_words(answer, count), self.client)
+                return self.client.ask(
+                    "/completions", body, lambda answer: listed_words(answer, count)
+                )
             except RefusedError as error:
                 self._lower_limit(error, wanted)
 
@@ -169,23 +163,8 @@ class ServedModel(LanguageModel):
             return np.concatenate([prompt, text])
         return np.concatenate([text, prompt, self.embed(batch.ending(len(prompt)))])
 
-    def _in_order(self, ask: Any, parts: list[Any]) -> Iterator[Any]:
-        """Ask with so many requests at once; yield the answers in the order of the parts."""
-        waiting: list[Any] = []
-        self.client.go_on()
-        try:
-            for part in parts:
-                waiting.append(self._pool.submit(ask, part))
-                if len(waiting) >= self.in_flight:
-                    yield waiting.pop(0).result()
-            while waiting:
-                yield waiting.pop(0).result()
-        except BaseException:  # also Ctrl-C: nobody waits for the others any more
-            self.client.stop()
-            raise
-        finally:
-            for future in waiting:
-                future.cancel()
+    def _in_order(self, ask: Callable[[Part], Answers], parts: list[Part]) -> Iterator[Answers]:
+        return in_order(self._pool, self.client, lambda: self.in_flight, ask, parts)
 
     def _ask(
         self,
@@ -216,19 +195,7 @@ class ServedModel(LanguageModel):
         self, what: dict[str, Any], count: int, words: Sequence[int], client: Client
     ) -> list[list[float]]:
         body = what | self._question(len(words)) | {"logprob_token_ids": list(words)}
-        return self._post(body, lambda answer: read_answers(answer, count, words), client)
-
-    def _post(
-        self, body: dict[str, Any], read: Callable[[Any], Answers], client: Client
-    ) -> Answers:
-        """Ask until an answer has what was asked for, a few times."""
-        for last in (False,) * (TRIES - 1) + (True,):
-            try:
-                return read(client.post("/completions", body))
-            except AnswerError as error:
-                if last:
-                    raise PfesError(f"{client.url}: {error}") from None
-        raise AssertionError("the last try returns or raises")
+        return client.ask("/completions", body, lambda answer: read_answers(answer, count, words))
 
     def checks(self) -> Iterator[Check]:
         """Go through all that a search needs of every server; a failure says what to change."""

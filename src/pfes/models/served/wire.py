@@ -5,17 +5,21 @@ import io
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pfes.contract import Floats
-from pfes.errors import PfesError
-from pfes.models.served.client import RefusedError
+from pfes.models.served.client import AnswerError, RefusedError
 
 
-class AnswerError(PfesError):
-    """An answer that does not have what was asked for."""
+@dataclass(frozen=True)
+class Check:
+    """Something that a server must be able to do, and what was seen of it."""
+
+    name: str
+    seen: str
 
 
 def read_answers(answer: Any, count: int, words: Sequence[int]) -> list[list[float]]:
