@@ -1,66 +1,36 @@
 """The settings of a run: each declared once, with its default, its limits and its help."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, TypedDict
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from pfes.config.values import (
+    BETA,
+    DEFAULT_METHOD,
+    DEFAULT_SHOTS,
+    EQUAL,
+    KEY,
+    MAX_BATCH_TOKENS,
+    PATIENCE,
+    RADIUS,
+    RUNS,
+    TEXT,
+    Balance,
+    Beta,
+    Dtype,
+    EvaluationCounts,
+    OnStop,
+    OwnSeed,
+    ReadingName,
+    Schedule,
+    Shots,
+    StepSize,
+    balance_for,
+    is_served,
 )
-
 from pfes.contract import Interface, Placement
-from pfes.errors import SettingError
 from pfes.methods import PAPER, with_preset
-
-DEFAULT_METHOD = "saes-id-cr"
-DEFAULT_SHOTS = 16  # examples per class, as in the paper
-ALL: Literal["all"] = "all"  # as shots: every example that is not held out
-BETA = 1.0
-RADIUS = 1e-4  # of ZO-SGD, in the paper
-MAX_BATCH_TOKENS = 8192  # in one forward pass: bounds its memory
-PATIENCE = 600.0  # seconds that a server may be away
-SERVED = "vllm:"  # how the name of a served model begins, before its addresses
-TEXT_ONLY = "openai:"  # the same where the server takes text, and no embeddings
-KEY = "OPENAI_API_KEY"  # the environment variable with the key of such a server
-TEXT = "text:"  # how an initial prompt given as text begins
-WRITTEN_BY = "pfes"  # beside the settings in a run's config.json: the version that wrote them
-# How runs were before there was such a setting, or such a default
-FORMER: dict[str, Any] = {
-    "reading": "plain", "init": "vocab", "sigma0": "paper", "dtype": "float32",
-}  # fmt: skip
-
-Seed = Annotated[int, Field(ge=0)]
-OwnSeed = Seed | Literal["run"]
-Beta = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-StepSize = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-Shots = Annotated[int, Field(ge=1)] | Literal["all"]
-Balance = Literal["equal", "most", "natural"]
-Dtype = Literal["float32", "float16", "bfloat16", "float64"]
-Schedule = Literal["constant", "linear", "cosine"]
-OnStop = Literal["restart", "end"]
-ReadingName = Literal["plain", "offset", "slope", "words", "auto"]
-EQUAL: Balance = "equal"
-RUNS: Literal["run"] = "run"  # as a seed: that of the run
-
-
-def _counts(value: Any) -> Any:
-    """Read numbers separated by commas, in rising order."""
-    parts = value.split(",") if isinstance(value, str) else value
-    parts = [parts] if isinstance(parts, int) else parts
-    try:
-        return tuple(sorted({int(part) for part in parts}))
-    except (TypeError, ValueError):
-        raise ValueError("give whole numbers, separated by commas") from None
-
-
-EvaluationCounts = Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_counts)]
 
 
 class RunConfig(BaseModel):
@@ -391,139 +361,6 @@ class RunConfig(BaseModel):
         if init == TEXT:
             raise ValueError("the text after text: is empty")
         return init
-
-
-class Settings(TypedDict, total=False):
-    """The settings of `RunConfig` as keyword arguments, for editors and type checkers."""
-
-    served_name: str | None
-    tokenizer: str | None
-    interface: Interface | Literal["auto"]
-    key_variable: str | None
-    max_requests: int | None
-    max_tokens: int | None
-    price_per_million: float | None
-    patience: float
-    preset: Literal["authors"] | None
-    budget: int
-    minutes: float | None
-    stop_after: int | None
-    prompt_length: int | None
-    beta: float | Literal["auto"] | None
-    sigma0: float | Literal["auto", "paper"] | None
-    intrinsic_dimension: float
-    population: int
-    parents: int | None
-    batch_examples: int | None
-    radius: float | None
-    schedule: Schedule
-    on_stop: OnStop
-    candidate_tokens: int
-    policy_model: str
-    target_rate: float
-    init: str
-    placement: Placement
-    reading: ReadingName
-    answer_words: int
-    unlabelled: str | None
-    prior: str
-    demonstrations: int | None
-    draws: int | None
-    free: Literal["all", "none"]
-    shots: int | Literal["all"]
-    balance: Balance
-    seed: int
-    init_seed: int | Literal["run"]
-    test_seed: int | Literal["run"]
-    eval_every: int
-    checkpoint_seconds: float
-    report_at: int | str | Sequence[int]
-    test_limit: int | None
-    data_dir: str | None
-    device: str | None
-    dtype: Dtype | Literal["auto"] | None
-    search_dtype: Dtype | None
-    device_map: str | None
-    trust_remote_code: bool
-    max_batch_tokens: int
-    batch_tokens: int | None
-    engine: str
-    workers: int | None
-    gpus_per_worker: float | None
-    threads: int | None
-    block: int | None
-
-
-# Settings that say where a run takes place, not what it is: they may change when it is resumed
-LOCATION = frozenset(
-    (
-        "device", "device_map", "data_dir", "patience", "engine", "workers", "gpus_per_worker",
-        "threads", "trust_remote_code", "checkpoint_seconds", "key_variable", "max_requests",
-        "max_tokens", "price_per_million",
-    )
-)  # fmt: skip
-
-# The location of whoever uses a finished run: one process, here
-THIS_PROCESS: dict[str, Any] = {
-    "engine": "serial", "workers": None, "threads": None, "max_requests": None, "max_tokens": None,
-}  # fmt: skip
-
-
-def balance_for(shots: object, balance: Balance | None = None) -> Balance:
-    """Return how classes are balanced; if that is not given, as it goes with `shots`.
-
-    Classes of all examples are as large as they are: to make them equal is a `ValueError`.
-    """
-    if shots != ALL:
-        return balance or EQUAL
-    if balance == EQUAL:
-        raise ValueError("with all shots, classes are as large as they are: leave this setting out")
-    return balance or "natural"
-
-
-def is_served(model: str) -> bool:
-    """Say whether a model's name is the address of a server."""
-    return model.startswith((SERVED, TEXT_ONLY))
-
-
-def takes_only_text(model: str) -> bool:
-    """Say whether a model's name is the address of a server that takes text, and no embeddings."""
-    return model.startswith(TEXT_ONLY)
-
-
-def location_settings(config: RunConfig, other: RunConfig) -> frozenset[str]:
-    """Return the settings that may differ between two sessions of one run.
-
-    The address of a served model is one of them: a server may have moved, or got company.
-    """
-    served = is_served(config.model) and is_served(other.model)
-    served = served and takes_only_text(config.model) == takes_only_text(other.model)
-    return LOCATION | {"model"} if served else LOCATION
-
-
-def make_config(**settings: Any) -> RunConfig:
-    """Make a config, or say in one line which setting is wrong."""
-    try:
-        return RunConfig(**settings)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0]) if first["loc"] else "config"
-        messages = {
-            "missing": "this setting is missing",
-            "extra_forbidden": "there is no such setting",
-            "string_pattern_mismatch": f"choose serial, ray or ray:ADDRESS, not {first['input']!r}",
-        }
-        own = first["msg"].removeprefix("Value error, ")
-        shown = own if first["type"] == "value_error" else f"{own}, not {first['input']!r}"
-        raise SettingError(name, messages.get(first["type"], shown)) from None
-
-
-def read_config(stored: Mapping[str, Any]) -> RunConfig:
-    """Make a config from settings that were stored, perhaps by an earlier version.
-
-    A stored consent to run a model's own code does not count: it must be given again.
-    """
-    return make_config(**FORMER | dict(stored) | {"trust_remote_code": False})
 
 
 def source_of(name: str) -> tuple[str, str]:
