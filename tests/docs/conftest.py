@@ -113,6 +113,8 @@ def shortened(study: str) -> str:
     content["seeds"] = [0]
     content["defaults"] = content.get("defaults", {}) | SMALL
     content["where"] = []
+    for name in ("parts", "compare", "ceiling"):  # they name rows that are left out here
+        content.pop(name, None)
     rows = content["rows"]
-    content["rows"] = [rows[0], next(row for row in rows if "saes" in row["method"])]
+    content["rows"] = [rows[0], next((row for row in rows if "saes" in row["method"]), rows[-1])]
     return yaml.safe_dump(content)

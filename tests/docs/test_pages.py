@@ -39,7 +39,7 @@ FOREIGN = (  # commands of other programs
 FOREIGN_OPTIONS = {  # vLLM's
     "--enable-prompt-embeds", "--max-logprobs", "--max-model-len", "--api-key",
 }  # fmt: skip
-CLUSTER = ("--engine ray", "s3://")  # tests/models/test_ray.py and tests/studies run these
+CLUSTER = ("--engine ray", "s3://", "--jobs 8")  # tests/models and tests/studies run these
 NOTEBOOKS = {"README.md", "walk.md"}  # pages whose Python blocks build on one another
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -193,7 +193,7 @@ class Session:
         return printed
 
     def elsewhere(self, command: str) -> bool:
-        """Say whether a command needs a cluster."""
+        """Say whether a command needs a cluster, or several GPUs."""
         plain = " ".join(shlex.split(command))
         return any(part in plain for part in CLUSTER)
 
