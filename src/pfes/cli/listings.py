@@ -168,6 +168,9 @@ def show_method(name: Annotated[str, typer.Argument(help="method name")]) -> Non
             values, source = (default.masked, default.causal), default.source
             shown = " masked, ".join(f"{v:.4g}" for v in dict.fromkeys(values))
             shown += " causal" if len(set(values)) > 1 else ""
+            if setting == "sigma0" and method.space != "tokens":
+                shown = f"auto; paper: {shown}"
+                source = f"ours, measured: docs/defaults.md; {source}"
         else:
             shown, source = source_of(setting)
         rows.append((f"--{setting.replace('_', '-')}", shown, source))
