@@ -28,7 +28,7 @@ def test_a_long_data_file_is_not_held_in_memory(task_file: Path) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (len(task.train), len(task.test)) == (32, 100)
-    assert peak < 50 * rows  # a row held as an example takes several hundred bytes
+    assert peak < 100 * rows  # a row held as an example takes several hundred bytes
 
 
 STRANGE = [

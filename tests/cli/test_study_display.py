@@ -46,7 +46,7 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
 
 
 def step(evaluations: int) -> Step:
-    return Step(evaluations, [0.5] * 10, 0.25, 0.1, 1.0, None, False)
+    return Step(evaluations, [0.5] * 10, 0.25, 0.25, 0.1, 1.0, None, False)
 
 
 def result(seed: int) -> Result:

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import sys
 import threading
 import time
 from collections import deque
@@ -72,6 +73,11 @@ class FakeServer(ThreadingHTTPServer):
     """Serves a real, tiny model."""
 
     daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing where a client has gone away before its answer."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     def __init__(self, module: Any, names: list[str], port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), Handler)

@@ -12,7 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pfes.contract import Batch, Placement
-from pfes.models.local.last_layer import last_layer_parts
+from pfes.models.local.last_layer import Readout, last_layer_parts
 from pfes.models.local.packed import PackedEvaluator
 from pfes.models.local.suffix import SuffixEvaluator
 from tests import tiny
@@ -69,11 +69,13 @@ def encoded(placement: Placement = "prefix") -> Batch:
 
 
 def packed(module: Any, soft: torch.Tensor) -> Any:
-    return PackedEvaluator(module, last_layer_parts(module)).passes(soft, encoded(), 64)
+    return PackedEvaluator(module, Readout(module, last_layer_parts(module))).passes(
+        soft, encoded(), 64
+    )
 
 
 def suffix(module: Any, soft: torch.Tensor) -> Any:
-    evaluator = SuffixEvaluator(module, last_layer_parts(module))
+    evaluator = SuffixEvaluator(module, Readout(module, last_layer_parts(module)))
     batch = encoded("suffix")
     list(evaluator.passes(soft, batch, 64))
     return evaluator.passes(soft, batch, 64)  # from what was kept
