@@ -3,10 +3,11 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pfes.optimizers.base import Floats, Optimizer, damping
+from pfes.optimizers.base import Floats
+from pfes.optimizers.self_adaptive import SelfAdaptive
 
 
-class SAES(Optimizer):
+class SAES(SelfAdaptive):
     """Evolves a population of candidates together with their step sizes.
 
     `parents` defaults to a quarter of the population. `damping_dimension=None` damps by the full
@@ -32,26 +33,13 @@ class SAES(Optimizer):
         damping_dimension: float | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__(x0, sigma0, seed)
-        self.population = population
+        super().__init__(x0, sigma0, population, damping_dimension, seed)
         self.parents = max(1, population // 4) if parents is None else parents
         if not 1 <= self.parents <= self.population:
             raise ValueError(
                 f"need 1 ≤ parents ≤ population, got parents={self.parents}, "
                 f"population={self.population}"
             )
-        self.tau = damping(damping_dimension, self._solution.size)
-        self._child_sigmas = np.full(population, self._sigma)
-
-    def _sample(self) -> Floats:
-        delta = self._rng.standard_normal(self.population)  # ~ N(0, 1)
-        self._child_sigmas = self._sigma * np.exp(delta / self.tau)
-        children = self._rng.standard_normal(
-            (self.population, self._solution.size), dtype=np.float32
-        )  # ~ N(0, I)
-        children *= self._child_sigmas.astype(np.float32)[:, None]
-        children += self._solution
-        return children
 
     def _update(self, candidates: Floats, losses: NDArray[np.float64]) -> None:
         ranking = np.argsort(losses, kind="stable")[: self.parents]

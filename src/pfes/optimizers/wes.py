@@ -5,12 +5,13 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pfes.optimizers.base import Floats, Optimizer, damping
+from pfes.optimizers.base import Floats
+from pfes.optimizers.self_adaptive import SelfAdaptive
 
 STEP = 2.5  # ours, measured (docs/methods.md): the step on a flat function, in children's steps
 
 
-class WES(Optimizer):
+class WES(SelfAdaptive):
     """Moves towards the good children and away from the bad ones, each by its rank.
 
     SaES takes the mean of the best few and forgets the others. Here child i of λ, by rank, has the
@@ -36,23 +37,10 @@ class WES(Optimizer):
         damping_dimension: float | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__(x0, sigma0, seed)
+        super().__init__(x0, sigma0, population, damping_dimension, seed)
         if population < 2:
             raise ValueError(f"need 2 children to tell good from bad, not {population}")
-        self.population = population
-        self.tau = damping(damping_dimension, self._solution.size)
         self._length = float(np.sqrt((rank_scores(population) ** 2).sum()))
-        self._deltas = np.zeros(population)
-
-    def _sample(self) -> Floats:
-        self._deltas = self._rng.standard_normal(self.population) / self.tau  # ~ N(0, 1/τ²)
-        sigmas = self._sigma * np.exp(self._deltas)
-        children = self._rng.standard_normal(
-            (self.population, self._solution.size), dtype=np.float32
-        )  # ~ N(0, I)
-        children *= sigmas.astype(np.float32)[:, None]
-        children += self._solution
-        return children
 
     def _update(self, candidates: Floats, losses: NDArray[np.float64]) -> None:
         scores = np.zeros(len(losses))
@@ -63,7 +51,8 @@ class WES(Optimizer):
             return
         weights = (STEP / self._length * scores).astype(np.float32)
         self._solution = self._solution + weights @ (candidates - self._solution)
-        self._sigma *= float(np.exp(scores @ self._deltas / gained))
+        longer = np.log(self._child_sigmas / self._sigma)
+        self._sigma *= float(np.exp(scores @ longer / gained))
 
 
 def rank_scores(count: int) -> NDArray[np.float64]:
