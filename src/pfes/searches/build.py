@@ -7,7 +7,7 @@ import numpy as np
 
 from pfes.config import BETA, RADIUS, TEXT, RunConfig, is_served
 from pfes.contract import Batch, Family, Floats, LanguageModel
-from pfes.methods import Method, generation_size, no_gradients
+from pfes.methods import Method, generation_size, no_gradients, settings_of
 from pfes.optimizers import Adam, Optimizer
 from pfes.searches.batches import draw_batch, usual_batch
 from pfes.searches.beta_halving import BetaHalving
@@ -42,7 +42,8 @@ def resolve(
     """
     spec = task.spec
     resolved: dict[str, Any] = {"dtype": model.precision}
-    if stored and config.search_dtype is None:  # begun before there was such a setting
+    begun_before = stored and config.search_dtype is None  # there was such a setting
+    if begun_before and "search_dtype" in settings_of(method):
         resolved["search_dtype"] = model.precision
     if model.interface is not None:
         resolved["interface"] = model.interface
