@@ -13,8 +13,7 @@ from pfes.errors import SettingError
 Floats: TypeAlias = NDArray[np.float32]
 Ints: TypeAlias = NDArray[np.int64]
 
-LIKELY_BLOCK = 32  # examples whose whole vocabulary is asked for at once
-KEPT = 2**26  # answers that are kept, to spare a second pass: a quarter of a gigabyte
+KEPT = 2**24  # answers at once, where the whole vocabulary is asked for: 64 megabytes
 
 Family = Literal["masked", "causal"]
 Interface = Literal["completions", "chat"]
@@ -61,6 +60,11 @@ class Batch:
             texts=Texts(),
             written=tuple(self.written[i] for i in index) if self.written else (),
         )
+
+    def in_parts(self, size: int) -> "list[Batch]":
+        """Return the examples in order, in batches of at most `size`."""
+        starts = range(0, len(self), size)
+        return [self.take(range(start, min(start + size, len(self)))) for start in starts]
 
     def with_words(self, words: Sequence[int]) -> "Batch":
         """Return the batch with further words to be answered, after the verbalizer words."""
@@ -130,21 +134,18 @@ class LanguageModel(ABC):
         """
         everything = tuple(range(self.vocabulary))
         shares = np.zeros(self.vocabulary)
-        kept: list[Floats] | None = [] if len(batch) * self.vocabulary <= KEPT else None
-        for start in range(0, len(batch), LIKELY_BLOCK):
-            whole = len(batch) <= LIKELY_BLOCK  # then the model has kept work for its texts
-            end = min(start + LIKELY_BLOCK, len(batch))
-            part = batch if whole else batch.take(range(start, end))
+        block = max(1, KEPT // self.vocabulary)
+        whole = len(batch) <= block  # the same object: a model has kept work for its texts
+        parts = [batch] if whole else batch.in_parts(block)
+        for part in parts:
             logprobs = self.logprobs(prompt[None], replace(part, words=everything))[0]
-            shares += np.exp(logprobs.astype(np.float64)).sum(axis=0)
-            if kept is not None:
-                kept.append(logprobs)
+            shares += np.exp(logprobs, dtype=np.float64).sum(axis=0)
         shares[list(batch.words)] = -1
         likely = np.argsort(-shares, kind="stable")[: min(count, len(shares) - len(batch.words))]
         tokens = [int(token) for token in likely]
-        if kept is None:
-            return tokens, self.logprobs(prompt[None], batch.with_words(tokens))[0]
-        return tokens, np.concatenate(kept)[:, [*batch.words, *tokens]]
+        if whole:  # which spares a second pass
+            return tokens, logprobs[:, [*batch.words, *tokens]]
+        return tokens, self.logprobs(prompt[None], batch.with_words(tokens))[0]
 
     def gradient(self, prompt: Floats, batch: Batch, slopes: Floats) -> Floats:
         """Return the gradient at one prompt `(length, width)`, which has the same shape.

@@ -85,7 +85,7 @@ def test_a_terminal_gets_live_bars(folders, task_file: Path, tmp_path: Path) -> 
         "24/24",
         "best loss",
         "s/FE",
-        "testing template alone",
+        "testing prompts",
     ):
         assert words in log
 

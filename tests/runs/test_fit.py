@@ -144,7 +144,7 @@ def test_a_fit_that_is_stopped_in_any_phase_goes_on_to_the_same_prompt(
     names = phases(data, model, tmp_path / "whole")
     assert {
         "choosing words", "judging templates", "judging starts", "finding the step size", "Step",
-        "testing template alone",
+        "testing prompts",
     } <= set(names)  # fmt: skip
     whole = SavedRun(tmp_path / "whole")
     for number, name in enumerate(names):
@@ -258,7 +258,7 @@ def test_another_file_is_no_way_to_go_on(data: Path, model: Path, tmp_path: Path
     assert "is a run on" in done.stderr
 
 
-@pytest.mark.parametrize("phase", ["judging starts", "Step", "testing template alone"])
+@pytest.mark.parametrize("phase", ["judging starts", "Step", "testing prompts"])
 def test_what_was_found_so_far_can_be_used(
     data: Path, model: Path, tmp_path: Path, phase: str
 ) -> None:

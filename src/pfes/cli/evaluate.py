@@ -41,8 +41,8 @@ def evaluate(
     device = device or saved.config.device
     model = saved.open_model(device=device, trust_remote_code=trust_remote_code)
     batch = saved.encode(model, task.test)
-    steps = score_steps(model, saved.spec, saved.prompt, batch, True, saved.reading)
-    score = follow_scoring(steps, len(task.test), as_json)
+    steps = score_steps(model, saved.spec, [(saved.prompt, saved.reading)], batch, ranks=True)
+    score = follow_scoring(steps, len(task.test), as_json)[0]
     model.close()
     low, high = interval(score)
     scores = {

@@ -46,8 +46,10 @@ def follow(
         return result_of(events, shown.show)
 
 
-def follow_scoring(steps: Generator[int, None, Score], total: int, quiet: bool) -> Score:
-    """Show the scoring of examples until its end and return the score."""
+def follow_scoring(
+    steps: Generator[int, None, list[Score]], total: int, quiet: bool
+) -> list[Score]:
+    """Show the scoring of examples until its end and return the scores."""
     with display(total, quiet) as shown:
         return result_of(steps, lambda done: shown.show(Stage("scoring", done, total)))
 

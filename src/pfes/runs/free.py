@@ -1,7 +1,7 @@
 """What costs no search: a constant answer, the template, examples in front, each of them read."""
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,12 +9,11 @@ import numpy as np
 from pfes.contract import Ints
 from pfes.runs.context import RunContext
 from pfes.runs.result import FreeResult
-from pfes.runs.score_on_test import score_on_test, tested, train_score
+from pfes.runs.score_on_test import Asked, tested, train_score
 from pfes.searches.encoded import EncodedTask
 from pfes.searches.losses import After
 from pfes.searches.read_answers import make_reader
 from pfes.searches.scoring import Score, metric_of_counts
-from pfes.system.stages import Stage
 from pfes.tasks.demonstrations import with_demonstrations
 from pfes.tasks.task import Task
 
@@ -42,10 +41,10 @@ class FreeAnswer:
         return FreeResult(name=self.name, title=self.title, loss=self.loss, **figures)
 
 
-def free_answers(
+def free_prompts(
     context: RunContext, examples: EncodedTask, found: EncodedTask, start: str
-) -> Generator[Stage, None, list[FreeAnswer]]:
-    """Test everything that is free.
+) -> dict[str, Asked]:
+    """Return what is free and has to be tested, by its name.
 
     `examples` are the task's own, with nothing in front; `found` are those of the search, whose
     start, of this name, may have put something in front.
@@ -53,20 +52,31 @@ def free_answers(
     config, model, task = context.config, context.model, context.task
     kind = "auto" if config.reading == "plain" else config.reading
     reader = make_reader(config.model_copy(update={"reading": kind}), task)
-    empty = context.no_prompt
-    answers = [_constant(task, examples.test.labels, examples.labelled.labels)]
-    kinds = [("template", "template alone", examples)]
+
+    def asked(encoded: EncodedTask, title: str) -> Asked:
+        return Asked(encoded, context.no_prompt, reader, title)
+
+    kinds = {"template": asked(examples, "template alone")}
     searched = context.method.optimizer is not None
     if searched and found.task is not task:  # the start of the search is the best of what is free
         in_front = start.partition(",")[0]  # without the number of the draw
-        kinds.append(("start", f"{in_front} in front", found))
+        kinds["start"] = asked(found, f"{in_front} in front")
     elif config.init != "auto" or context.method.space in (None, "tokens"):
         shown = with_demonstrations(task, model.family, config.seed)
         with_examples = EncodedTask(model, shown, 0, config.placement)
-        kinds.append(("examples", "examples in front", with_examples))
-    for name, title, encoded in kinds:
-        scored = yield from score_on_test(context, encoded, empty, reader, title)
-        reading, train = scored.reading, train_score(context, encoded, empty)
+        kinds["examples"] = asked(with_examples, "examples in front")
+    return kinds
+
+
+def free_answers(
+    context: RunContext, kinds: dict[str, Asked], scores: dict[str, Score]
+) -> list[FreeAnswer]:
+    """Return the figures of everything that is free, with the scores of what was tested."""
+    template = kinds["template"].examples
+    answers = [_constant(context.task, template.test.labels, template.labelled.labels)]
+    for name, asked in kinds.items():
+        title, scored = asked.title, scores[name]
+        reading, train = scored.reading, train_score(context, asked.examples, asked.prompt)
         assert reading.loss is not None
         assert reading.plain_loss is not None
         answers.append(FreeAnswer(name, title, scored.plainly(), reading.plain_loss, train))
@@ -77,7 +87,8 @@ def free_answers(
             read = (f"{name} + offset", f"{title} + offset")
             answers.append(FreeAnswer(*read, scored.plainly(alone), alone.loss, train, "offset"))
         read = (f"{name} + reading", f"{title} + reading")
-        answers.append(FreeAnswer(*read, scored, reading.loss, train, reader.judged_after))
+        after = asked.reader.judged_after
+        answers.append(FreeAnswer(*read, scored, reading.loss, train, after))
     return answers
 
 

@@ -1,6 +1,7 @@
-"""A prompt read and tested once: runs of one model share what they have in common."""
+"""Prompts read and tested, each once: runs of one model share what they have in common."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pfes.contract import Floats
@@ -14,27 +15,67 @@ from pfes.searches.scoring import Score, interval, score, score_steps
 from pfes.system.stages import Stage
 
 
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A prompt to be tested: behind which examples, read by whom, and what it is called."""
+
+    examples: EncodedTask
+    prompt: Floats
+    reader: Reader
+    title: str
+
+    def key(self, context: RunContext) -> tuple[Any, ...]:
+        """Return all that its answers depend on, but for words and examples."""
+        sizes = (self.examples.prompt_length, self.examples.placement, context.config.batch_tokens)
+        return (repr(self.examples.task.spec), self.prompt.tobytes(), *sizes)
+
+
 def score_on_test(
-    context: RunContext, examples: EncodedTask, prompt: Floats, reader: Reader, title: str
-) -> Generator[Stage, None, Score]:
-    """Fit a reading to the labelled examples, then score the prompt on the test examples."""
-    task, cache = examples.task, context.test_cache
-    sizes = (examples.prompt_length, examples.placement, context.config.batch_tokens)
-    asked: tuple[Any, ...] = (repr(task.spec), prompt.tobytes(), *sizes)
-    reading: Reading = PLAIN
-    if not reader.is_plain:
-        learnt = (*asked, repr((task.train, task.validation, task.unlabelled)), reader)
-        if learnt not in cache:
-            yield Stage(f"fitting the reading of {title}")
-            unlabelled = examples.unlabelled if task.unlabelled else None
-            cache[learnt] = reader.fit(context.model, prompt, examples.labelled, unlabelled)
-        reading = cache[learnt]
-    answered = (*asked, repr(task.test), reading.words)
-    if answered not in cache:
-        steps = score_steps(context.model, task.spec, prompt, examples.test, True, reading)
-        cache[answered] = yield from _stages(steps, f"testing {title}", len(examples.test))
-    scored: Score = cache[answered]
-    return Score(task.spec, scored.labels, scored.logprobs, scored.word_ranks, reading)
+    context: RunContext, everything: Sequence[Asked]
+) -> Generator[Stage, None, list[Score]]:
+    """Fit a reading of each prompt to the labelled examples, then score it on the test examples.
+
+    Prompts with the same examples are scored together, in one pass over them.
+    """
+    readings = [PLAIN] * len(everything)
+    for number, asked in enumerate(everything):
+        readings[number] = yield from _read(context, asked)
+    cache = context.test_cache
+    keys = [
+        (*asked.key(context), repr(asked.examples.task.test), reading.words)
+        for asked, reading in zip(everything, readings, strict=True)
+    ]
+    missing: dict[int, dict[tuple[Any, ...], int]] = {}  # by examples: key → index
+    for number, (asked, key) in enumerate(zip(everything, keys, strict=True)):
+        if key not in cache:
+            missing.setdefault(id(asked.examples), {})[key] = number
+    for together in missing.values():
+        numbers = list(together.values())
+        first = everything[numbers[0]]
+        test = first.examples.test
+        prompts = [(everything[i].prompt, readings[i]) for i in numbers]
+        steps = score_steps(context.model, first.examples.task.spec, prompts, test, ranks=True)
+        scored = yield from _stages(steps, len(test))
+        cache.update(zip(together, scored, strict=True))
+    return [
+        replace(cache[key], spec=asked.examples.task.spec, reading=reading)
+        for key, asked, reading in zip(keys, everything, readings, strict=True)
+    ]
+
+
+def _read(context: RunContext, asked: Asked) -> Generator[Stage, None, Reading]:
+    if asked.reader.is_plain:
+        return PLAIN
+    examples, cache = asked.examples, context.test_cache
+    task = examples.task
+    about = repr((task.train, task.validation, task.unlabelled))
+    key = (*asked.key(context), about, asked.reader)
+    if key not in cache:
+        yield Stage(f"fitting the reading of {asked.title}")
+        unlabelled = examples.unlabelled if task.unlabelled else None
+        cache[key] = asked.reader.fit(context.model, asked.prompt, examples.labelled, unlabelled)
+    reading: Reading = cache[key]
+    return reading
 
 
 def train_score(context: RunContext, examples: EncodedTask, prompt: Floats) -> Score | None:
@@ -78,11 +119,11 @@ def tested(scored: Score, train: Score | None, after: After) -> dict[str, Any]:
 
 
 def _stages(
-    steps: Generator[int, None, Score], title: str, total: int
-) -> Generator[Stage, None, Score]:
+    steps: Generator[int, None, list[Score]], total: int
+) -> Generator[Stage, None, list[Score]]:
     while True:
         try:
-            yield Stage(title, next(steps), total)
+            yield Stage("testing prompts", next(steps), total)
         except StopIteration as end:
-            scored: Score = end.value
-            return scored
+            scores: list[Score] = end.value
+            return scores

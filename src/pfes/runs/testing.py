@@ -15,10 +15,10 @@ from pfes.contract import Floats
 from pfes.models.nearest_tokens import nearest_tokens
 from pfes.runs.context import RunContext, SearchOutcome, words_as_text, write_prompt
 from pfes.runs.figure import draw_convergence
-from pfes.runs.free import FreeAnswer, best_free, free_answers
+from pfes.runs.free import FreeAnswer, best_free, free_answers, free_prompts
 from pfes.runs.result import EarlierResult, Result
 from pfes.runs.saved import SavedRun, steps_with_beta
-from pfes.runs.score_on_test import forget_prompts, score_on_test, tested, train_score
+from pfes.runs.score_on_test import Asked, forget_prompts, score_on_test, tested, train_score
 from pfes.searches.calibration import calibration
 from pfes.searches.encoded import EncodedTask
 from pfes.searches.losses import Loss
@@ -38,33 +38,36 @@ def evaluate_outcome(context: RunContext, outcome: SearchOutcome) -> Generator[S
     config, found = context.config, outcome.examples
     own = found if found.task is context.task else replace(found, task=context.task)
     reader = make_reader(config, context.task)
-    scores: dict[str, Score] = {}
-    free: list[FreeAnswer] = []
+    kinds: dict[str, Asked] = {}
     if config.free == "all" and context.task.test:
         record = outcome.fields.get("start")
         start = record.name if isinstance(record, StartRecord) else ""
-        free = yield from free_answers(context, own, found, start)
-        scores["zero_shot"] = next(a.score for a in free if a.name == "template")
-    else:
-        scores["zero_shot"] = yield from score_on_test(
-            context, own, context.no_prompt, PLAIN_READER, "template alone"
-        )
-    prompt = outcome.prompt
-    scores["test"] = yield from score_on_test(context, found, prompt, reader, "found prompt")
-    losses = {"test": _train_loss(context, found, outcome.prompt, outcome.loss)}
-    earlier = yield from _earlier_results(context, outcome, reader)
-    if outcome.initial is None:
-        scores["initial"] = scores["zero_shot"]
-        losses["initial"] = _train_loss(context, own, context.no_prompt, outcome.loss)
-    else:
-        initial = outcome.initial
-        scores["initial"] = yield from score_on_test(
-            context, found, initial, reader, "initial prompt"
-        )
-        losses["initial"] = _train_loss(context, found, initial, outcome.loss)
+        kinds = free_prompts(context, own, found, start)
+    asked = dict(kinds)
+    if not kinds:
+        asked["template"] = Asked(own, context.no_prompt, PLAIN_READER, "template alone")
+    asked["found"] = Asked(found, outcome.prompt, reader, "found prompt")
+    for earlier in outcome.earlier:
+        title = f"the prompt after {earlier.at} evaluations"
+        asked[str(earlier.at)] = Asked(found, earlier.prompt, reader, title)
+    if outcome.initial is not None:
+        asked["initial"] = Asked(found, outcome.initial, reader, "initial prompt")
+    scored = yield from score_on_test(context, list(asked.values()))
+    by_name = dict(zip(asked, scored, strict=True))
+    free = free_answers(context, kinds, by_name) if kinds else []
+    template = by_name["template"].plainly()
+    scores = {"zero_shot": template, "test": by_name["found"]}
+    scores["initial"] = by_name.get("initial", template)
+    unsearched = (own, context.no_prompt)
+    first = unsearched if outcome.initial is None else (found, outcome.initial)
+    losses = {
+        "test": _train_loss(context, found, outcome.prompt, outcome.loss),
+        "initial": _train_loss(context, *first, outcome.loss),
+    }
+    before = _earlier_results(context, outcome, reader, by_name)
     context.clock.add("testing", time.perf_counter() - began)
     result = _result(context, outcome, scores, losses, free)
-    result = result.model_copy(update={"earlier": earlier})
+    result = result.model_copy(update={"earlier": before})
     if context.folder is not None:
         _write(context, outcome, scores, result)
     forget_prompts(context, outcome.initial)
@@ -77,15 +80,12 @@ def _train_loss(context: RunContext, examples: EncodedTask, prompt: Floats, loss
 
 
 def _earlier_results(
-    context: RunContext, outcome: SearchOutcome, reader: Reader
-) -> Generator[Stage, None, list[EarlierResult]]:
+    context: RunContext, outcome: SearchOutcome, reader: Reader, scores: dict[str, Score]
+) -> list[EarlierResult]:
     results = []
     for earlier in outcome.earlier:
-        examples, prompt = outcome.examples, earlier.prompt
-        title = f"the prompt after {earlier.at} evaluations"
-        scored = yield from score_on_test(context, examples, prompt, reader, title)
-        train = train_score(context, examples, prompt)
-        figures = tested(scored, train, after=reader.judged_after)
+        train = train_score(context, outcome.examples, earlier.prompt)
+        figures = tested(scores[str(earlier.at)], train, after=reader.judged_after)
         selected = earlier.selection
         results.append(
             EarlierResult(

@@ -1,7 +1,7 @@
 """How good a prompt is on labelled examples: metric, confidence, intervals."""
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,34 +109,47 @@ def score(
     reading: Reading = PLAIN,
 ) -> Score:
     """Score a prompt `(length, width)` on a batch."""
-    return result_of(score_steps(model, spec, prompt, batch, ranks, reading))
+    return result_of(score_steps(model, spec, [(prompt, reading)], batch, ranks))[0]
 
 
 def score_steps(
     model: LanguageModel,
     spec: TaskSpec,
-    prompt: Floats,
+    prompts: Sequence[tuple[Floats, Reading]],
     batch: Batch,
     ranks: bool = False,
-    reading: Reading = PLAIN,
-) -> Generator[int, None, Score]:
-    """Score a prompt; yield how many examples are done, and return the score."""
-    batch = batch.with_words(reading.words)
-    answers: list[Floats] = [np.empty((0, len(batch.words)), dtype=np.float32)]
-    positions: list[Ints] = []
-    for start in range(0, len(batch), SLICE):
-        whole = len(batch) <= SLICE  # the same object: a model caches work by batch
-        part = batch if whole else batch.take(range(start, min(start + SLICE, len(batch))))
-        if ranks:
-            logprobs, ranked = model.ranks(prompt[None], part)
-            if ranked is not None:
-                positions.append(ranked[0])
-        else:
-            logprobs = model.logprobs(prompt[None], part)
-        answers.append(logprobs[0])
-        yield min(start + SLICE, len(batch))
-    word_ranks = np.concatenate(positions) if positions else None
-    return Score(spec, batch.labels, np.concatenate(answers), word_ranks, reading)
+) -> Generator[int, None, list[Score]]:
+    """Score prompts; yield how many examples are done, and return a score for each prompt.
+
+    All of them answer for some examples before the next ones: a model may have kept work for these.
+    """
+    words = [len(batch.words) + len(reading.words) for _, reading in prompts]
+    answers: list[list[Floats]] = [[np.empty((0, count), dtype=np.float32)] for count in words]
+    positions: list[list[Ints]] = [[] for _ in prompts]
+    done = 0
+    # a small batch is the same object: what is kept for it is there the next time, too
+    for part in [batch] if 0 < len(batch) <= SLICE else batch.in_parts(SLICE):
+        for number, (prompt, reading) in enumerate(prompts):
+            asked = part.with_words(reading.words)
+            if ranks:
+                logprobs, ranked = model.ranks(prompt[None], asked)
+                if ranked is not None:
+                    positions[number].append(ranked[0])
+            else:
+                logprobs = model.logprobs(prompt[None], asked)
+            answers[number].append(logprobs[0])
+        done += len(part)
+        yield done
+    return [
+        Score(
+            spec,
+            batch.labels,
+            np.concatenate(answers[number]),
+            np.concatenate(positions[number]) if positions[number] else None,
+            reading,
+        )
+        for number, (_, reading) in enumerate(prompts)
+    ]
 
 
 Interval = tuple[float, float]
