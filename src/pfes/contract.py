@@ -37,7 +37,7 @@ class Written:
 class Batch:
     """Encoded examples: all that `LanguageModel.logprobs` needs beside the prompts.
 
-    `answers` are positions in `token_ids` as they stand here, before a prompt is put in.
+    `answers` are positions in `token_ids`, and in `end` behind them, before a prompt is put in.
     """
 
     token_ids: tuple[tuple[int, ...], ...]  # one row per example, with special tokens

@@ -120,6 +120,7 @@ def test_left_padding_moves_the_prompt_away_as_the_card_says(
     [
         ("bert", {}),
         ("roberta", {}),
+        ("roberta", {"placement": "middle"}),
         ("llama", {}),
         ("llama", {"placement": "suffix"}),
         ("llama", {"placement": "middle"}),

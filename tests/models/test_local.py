@@ -13,7 +13,7 @@ from pfes.models.local.local_model import LocalModel
 from pfes.models.local.packed import common_tokens
 from pfes.models.local.padded import Pass, padded_passes
 from pfes.models.local.paths import EvaluationPaths
-from pfes.tasks.encode import encode
+from pfes.tasks.encode import encode, has_end
 from pfes.tasks.example import Example
 from pfes.tasks.spec import TaskSpec
 from tests import tiny
@@ -69,7 +69,10 @@ def reference(model: LocalModel, prompt: np.ndarray, batch: Batch) -> np.ndarray
         if model.family == "masked":
             ids = model.tokenizer(f"{text} It was <mask>.")["input_ids"]
             front, back = ids[:1], ids[1:]
-            answer = len(prompt) + ids.index(model.tokenizer.mask_token_id)
+            if batch.placement == "middle":  # in place of "It"
+                cut = 1 + len(model.tokenizer(text, add_special_tokens=False)["input_ids"])
+                front, back = ids[:cut], ids[cut + (len(prompt) > 0) :]
+            answer = len(front) + len(prompt) + back.index(model.tokenizer.mask_token_id)
         else:
             ids = model.tokenizer(f"Review: {text}\nSentiment:")["input_ids"]
             front, back = ([], ids) if batch.placement == "prefix" else (ids, [])
@@ -103,8 +106,10 @@ def test_logprobs_equal_a_plain_forward_pass(name: str, max_tokens: int, length:
 
 @pytest.mark.parametrize("length", [0, 1, 7])
 @pytest.mark.parametrize("max_tokens", [1, 20, 4096])
-@pytest.mark.parametrize("placement", ["suffix", "middle"])
-@pytest.mark.parametrize("name", tiny.CAUSAL)
+@pytest.mark.parametrize(
+    ("name", "placement"),
+    [(name, "suffix") for name in tiny.CAUSAL] + [(name, "middle") for name in tiny.ARCHITECTURES],
+)
 def test_a_prompt_behind_the_text(
     name: str, placement: Placement, max_tokens: int, length: int
 ) -> None:
@@ -138,14 +143,14 @@ def test_texts_are_kept_where_memory_allows(
     assert passes == ([2, 1] if kept else [2, 2])  # one for the texts, one for the prompt
 
 
-@pytest.mark.parametrize("placement", ["suffix", "middle"])
-def test_a_masked_model_takes_no_prompt_behind_the_text(placement: Placement) -> None:
-    with pytest.raises(PfesError, match=f"placement: {placement} is for causal models"):
-        batch_of(make("roberta"), placement)
+def test_a_masked_model_takes_no_prompt_behind_its_answer() -> None:
+    with pytest.raises(PfesError, match="placement: suffix is for causal models"):
+        batch_of(make("roberta"), "suffix")
 
 
-def test_the_token_in_whose_place_a_prompt_stands_is_the_same_as_the_template() -> None:
-    model = make("llama")
+@pytest.mark.parametrize("name", ["llama", "roberta", "bert"])
+def test_the_token_in_whose_place_a_prompt_stands_is_the_same_as_the_template(name: str) -> None:
+    model = make(name)
     batch = batch_of(model, "middle")
     start = model.embed(batch.end[:1])[None]
     template = model.logprobs(start[:, :0], batch_of(model))
@@ -153,12 +158,21 @@ def test_the_token_in_whose_place_a_prompt_stands_is_the_same_as_the_template() 
     np.testing.assert_allclose(model.logprobs(start[:, :0], batch), template, atol=1e-5)
 
 
-@pytest.mark.parametrize("template", ["Sentiment: {text}", "{text}:"])
-def test_the_middle_needs_a_template_with_an_end(template: str) -> None:
-    model = make("llama")
-    spec = SPEC.model_copy(update={"templates": {"causal": template}})
-    with pytest.raises(PfesError, match="too little behind its text"):
-        encode(spec, EXAMPLES, model.tokenizer, "causal", 100, "middle")
+@pytest.mark.parametrize(
+    ("name", "template", "instead"),
+    [
+        ("llama", "Sentiment: {text}", "use suffix, or end it with a cue"),
+        ("llama", "{text}:", "use suffix, or end it with a cue"),
+        ("roberta", "It was {mask} : {text}", "use prefix, or have the mask behind the text"),
+        ("roberta", "{text}{mask}", "use prefix, or have the mask behind the text"),
+    ],
+)
+def test_the_middle_needs_a_template_with_an_end(name: str, template: str, instead: str) -> None:
+    model = make(name)
+    spec = SPEC.model_copy(update={"templates": {model.family: template}})
+    assert not has_end(template, model.tokenizer, model.family)
+    with pytest.raises(PfesError, match=f"too little behind its text: {instead}"):
+        encode(spec, EXAMPLES, model.tokenizer, model.family, 100, "middle")
 
 
 @pytest.mark.parametrize("name", tiny.ARCHITECTURES)

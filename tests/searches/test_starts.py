@@ -32,8 +32,10 @@ class Fixed(Judge):
     def __init__(self, losses: Sequence[tuple[float, float]], starts: Sequence[Start]) -> None:
         by_task = {id(start.task): pair for start, pair in zip(starts, losses, strict=True)}
         object.__setattr__(self, "by_task", by_task)
+        object.__setattr__(self, "asked", [])
 
     def loss(self, task: Task, examples: int) -> float:
+        self.asked.append(examples)  # type: ignore[attr-defined]
         return self.by_task[id(task)][examples > FIRST_LOOK]  # type: ignore[attr-defined]
 
 
@@ -132,6 +134,26 @@ def test_no_more_is_spent_than_allowed(task: Task, allowance: int) -> None:
         assert (chosen, trials, spent) == (starts[0], [], 0)
     else:
         assert len(trials) >= 2
+
+
+@pytest.mark.parametrize(
+    ("seconds", "first", "again"),
+    [(0, 2, 0), (30, 2, 1), (60, 3, 1), (70, 4, 2), (1000, 8, 3)],
+)
+def test_no_start_is_begun_when_the_time_is_over(
+    task: Task, seconds: float, first: int, again: int
+) -> None:
+    """Each start takes ten seconds."""
+    starts = starts_of(many(task), 8)
+    judge = Fixed([(0.1 * (8 - number), 0.5) for number in range(8)], starts)
+
+    def now() -> float:
+        return 10.0 * len(judge.asked)  # type: ignore[attr-defined]
+
+    chosen, trials, spent = result_of(choose_start(judge, starts, 64, 100, seconds, now))
+    assert [trial.examples for trial in trials] == [FIRST_LOOK] * first + [SECOND_LOOK] * again
+    assert chosen.name == f"start {first - 1}"
+    assert spent == first + 2 * again
 
 
 def test_a_loss_that_is_no_number_is_never_chosen(task: Task) -> None:

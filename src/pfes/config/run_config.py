@@ -92,7 +92,7 @@ class RunConfig(BaseModel):
         None,
         gt=0,
         allow_inf_nan=False,
-        description="end the search when it has taken so long, validation aside [no limit]",
+        description="end the search when it and the choice of its start took so long [no limit]",
         json_schema_extra={"source": "ours: the budget alone decides"},
     )
     stop_after: int | None = Field(
@@ -186,8 +186,8 @@ class RunConfig(BaseModel):
     )
     placement: Placement = Field(
         "prefix",
-        description="of the prompt: prefix, or (causal models) suffix: behind the text, or middle: "
-        "between the text and the template's end, in place of its first token",
+        description="of the prompt: prefix, or middle: between the text and the template's end, in "
+        "place of its first token, or (causal models) suffix: behind the text",
         json_schema_extra={"source": PAPER},
     )
     reading: ReadingName = Field(

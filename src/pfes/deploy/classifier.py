@@ -159,14 +159,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             given["method"] = self.method
         name, source = self.model, None
         if isinstance(name, LanguageModel):
-            family, text, name = name.family, not name.takes_embeddings, name.name
+            text, name = not name.takes_embeddings, name.name
             check_loading_settings(given)
         else:
             consent = bool(given.get("trust_remote_code"))
             source = None if is_served(name) else find_model(name, consent)
-            family = "causal" if source is None else source.family
             text = takes_only_text(name)
-        chosen = chosen_settings(given, family, text) | {"model": name, "task": NAME}
+        chosen = chosen_settings(given, text) | {"model": name, "task": NAME}
         del chosen["test_limit"]
         config = make_config(**chosen)
         check_settings(config, given)

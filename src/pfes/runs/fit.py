@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pfes.config import RunConfig, is_served, make_config, takes_only_text
-from pfes.contract import Family, LanguageModel
+from pfes.contract import LanguageModel
 from pfes.errors import SettingError
 from pfes.methods import METHOD_SETTINGS, get_method, settings_of
 from pfes.models.open import open_model
@@ -26,7 +26,7 @@ from pfes.system.files import make_folder, replace_file, replace_json
 from pfes.system.stages import Notice, Stage
 from pfes.tasks.columns import Columns, find_columns
 from pfes.tasks.draft import Draft, draft_task
-from pfes.tasks.encode import has_end
+from pfes.tasks.encode import has_end, without_end
 from pfes.tasks.loader import load_run_task
 from pfes.tasks.spec import builtin_tasks, label_key, read_spec
 from pfes.tasks.templates import POOL
@@ -45,7 +45,6 @@ SETTINGS: dict[str, Any] = {
 }
 # The same where a model takes only text, which has no cheaper search than that for examples
 TEXT_SETTINGS: dict[str, Any] = SETTINGS | {"method": "icl", "draws": 6}
-PLACEMENT: dict[Family, str] = {"causal": "middle", "masked": "prefix"}
 
 
 @dataclass(frozen=True)
@@ -145,9 +144,8 @@ def start_fit(data: str, out: Path, settings: Mapping[str, Any], given: Given) -
                 raise SettingError(name, f"{data} is a task, which says this itself")
         read_spec(data)
     source = None if is_served(str(settings["model"])) else find_model(str(settings["model"]))
-    family: Family = source.family if source else "causal"
     text = takes_only_text(str(settings["model"]))
-    chosen = chosen_settings(settings, family, text) | {"task": task}
+    chosen = chosen_settings(settings, text) | {"task": task}
     config = make_config(**chosen)
     check_settings(config, settings.keys())
     check_names(config, task=columns is None)
@@ -179,11 +177,9 @@ def check_resumed(saved: SavedRun, data: str, given: Given) -> None:
             raise SettingError(name, message)
 
 
-def chosen_settings(
-    given: Mapping[str, Any], family: Family, text_only: bool = False
-) -> dict[str, Any]:
+def chosen_settings(given: Mapping[str, Any], text_only: bool = False) -> dict[str, Any]:
     """Return the settings of a run: those given, and the best measured for all others."""
-    usual = TEXT_SETTINGS if text_only else SETTINGS | {"placement": PLACEMENT[family]}
+    usual = TEXT_SETTINGS if text_only else SETTINGS | {"placement": "middle"}
     method = get_method(str(given.get("method", usual["method"])))
     unused = METHOD_SETTINGS - set(settings_of(method))
     if given.get("shots") == "all":
@@ -192,7 +188,7 @@ def chosen_settings(
 
 
 def placed_by_template(config: RunConfig, model: LanguageModel, template: str) -> RunConfig:
-    """Return a config with the prompt at the very end, if the template has no end to keep."""
-    if config.placement == "middle" and not has_end(template, model.tokenizer):
-        return config.model_copy(update={"placement": "suffix"})
+    """Return a config with the prompt elsewhere, if the template has no end to keep."""
+    if config.placement == "middle" and not has_end(template, model.tokenizer, model.family):
+        return config.model_copy(update={"placement": without_end(model.family)})
     return config

@@ -118,6 +118,7 @@ def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchO
     parts = replace(parts, searching=searching)
     with context.timed("data"):
         search = parts.make_search()
+        search.seconds_elsewhere = start.seconds
     initial = parts.space.prompts(search.start[None])[0]
     yield Stage("measuring batch size")
     with context.timed("loading"):

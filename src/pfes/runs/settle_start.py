@@ -1,5 +1,7 @@
 """What a run settled before its search: what stands in front of the texts, and the step size."""
 
+import math
+import time
 from collections.abc import Generator
 from dataclasses import asdict, replace
 from typing import Any
@@ -18,6 +20,7 @@ from pfes.searches.encoded import EncodedTask
 from pfes.searches.log_space import Doubles
 from pfes.searches.starts import (
     SHARE,
+    TIME_SHARE,
     Judge,
     Start,
     StartRecord,
@@ -42,11 +45,13 @@ def settle_start(
     if folder is not None and resume:
         record = _read(SavedRun(folder.path).start)
     if record is None:
-        start, spent = starts[0], 0
+        start, spent, began = starts[0], 0, time.perf_counter()
         trials: list[StartTrial] = []
         if len(starts) > 1:
             yield from _begin(context)
             start, trials, spent = yield from _choose(context, starts)
+        # some part of the minutes is left for the search, however long a single start took
+        seconds = min(time.perf_counter() - began, _most_seconds(config))
         with context.timed("data"):
             parts = build_search(config, method, context.model, start.task, context.clock)
         sigma0, radius = config.sigma0, config.radius
@@ -58,7 +63,8 @@ def settle_start(
             if method.optimizer == "zosgd":
                 sigma0, radius = step.learning_rate, radius or step.sigma0
         assert isinstance(sigma0, float)
-        record = StartRecord(start.name, sigma0, spent, trials, radius)
+        limited = seconds if config.minutes is not None else 0.0
+        record = StartRecord(start.name, sigma0, spent, trials, radius, limited)
         if folder is not None:
             folder.write_start(asdict(record))
     else:
@@ -125,7 +131,12 @@ def _choose(
     judge = Judge(context.model, context.reader)
     train = len(context.task.train)
     batch = min(config.batch_examples or train, train)
-    return (yield from choose_start(judge, starts, batch, allowance))
+    seconds = _most_seconds(config)
+    return (yield from choose_start(judge, starts, batch, allowance, seconds))
+
+
+def _most_seconds(config: RunConfig) -> float:
+    return math.inf if config.minutes is None else 60 * config.minutes / TIME_SHARE
 
 
 def _step_size(parts: SearchParts) -> StepSize:

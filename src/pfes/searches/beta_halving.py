@@ -50,6 +50,7 @@ class BetaHalving:
     ) -> None:
         self.budget = budget
         self.minutes = minutes
+        self.seconds_elsewhere = 0.0  # of the minutes, before the searches
         self.stop_after = stop_after
         self._searches = {beta: make(beta) for beta in BETAS}
         self._ranked: list[list[float]] = []  # after each round, its searches from best to worst
@@ -127,7 +128,8 @@ class BetaHalving:
 
     def _advance(self, beta: float, goal: int) -> Iterator[Step]:
         search = self._searches[beta]
-        search.minutes, search.seconds_elsewhere = self.minutes, self.seconds - search.seconds
+        search.minutes = self.minutes
+        search.seconds_elsewhere = self.seconds_elsewhere + self.seconds - search.seconds
         for step in search.steps(goal):
             if step.selected:
                 self._selected_at[beta] = self.evaluations

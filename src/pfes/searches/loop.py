@@ -82,7 +82,9 @@ class Search:
         self.minutes = minutes
         self.stop_after = stop_after
         self.block = block  # candidates evaluated in one call; None: a whole generation
-        self.seconds_elsewhere = 0.0  # spent by other searches that share the minutes
+        self.seconds_elsewhere = (
+            0.0  # of the minutes: before the search, and by others that share them
+        )
         self.evaluations = 0
         self.seconds = 0.0
         self.selection: Selection | None = None

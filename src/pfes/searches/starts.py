@@ -4,7 +4,9 @@
 alone: all of them on a few examples, then the best third on more.
 """
 
-from collections.abc import Generator, Sequence
+import math
+import time
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
@@ -27,6 +29,7 @@ DRAWS = 6  # of examples, with one and with two of each label
 SHOWN_CHARACTERS = 1600  # of all examples that are shown, about: what each evaluation looks back at
 FIRST_LOOK, SECOND_LOOK = 64, 128  # labelled examples that a start is judged on
 KEPT_PART = 3  # one in so many starts is looked at again
+TIME_SHARE = 3  # starts may take one part in so many of the minutes of a search
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class StartRecord:
     evaluations: int
     trials: list[StartTrial] = field(default_factory=list)
     radius: float | None = None  # of ZO-SGD
+    seconds: float = 0.0  # of the search's minutes, where these are limited
 
 
 def possible_starts(
@@ -131,12 +135,18 @@ def evenly(task: Task, count: int) -> list[Example]:
 
 
 def choose_start(
-    judge: Judge, starts: Sequence[Start], batch: int, allowance: int
+    judge: Judge,
+    starts: Sequence[Start],
+    batch: int,
+    allowance: int,
+    seconds: float = math.inf,
+    now: Callable[[], float] = time.perf_counter,
 ) -> Generator[Stage, None, tuple[Start, list[StartTrial], int]]:
     """Choose the start with the lowest loss; return it, what was tried, and evaluations spent.
 
     `batch` is how many examples an evaluation has, `allowance` how many evaluations may be spent.
-    With too small an allowance to compare two starts, it is the first.
+    With too small an allowance to compare two starts, it is the first. No start is begun after so
+    many `seconds`, half of them for the first look, but the first two are always compared.
     """
     task = starts[0].task
     first, second = (_cost(look, task, batch) for look in (FIRST_LOOK, SECOND_LOOK))
@@ -153,11 +163,15 @@ def choose_start(
         return starts[0], [], 0
     trials: list[StartTrial] = []
 
+    began = now()
+
     def look(
-        some: Sequence[Start], examples: int, title: str
+        some: Sequence[Start], examples: int, title: str, least: int, until: float
     ) -> Generator[Stage, None, list[Start]]:
-        losses = []
+        losses: list[float] = []
         for number, start in enumerate(some):
+            if number >= least and now() - began >= until:
+                break
             yield Stage(title, number, len(some), "starts")
             loss = judge.loss(start.task, examples)
             finite = np.isfinite(loss)
@@ -168,12 +182,12 @@ def choose_start(
         yield Stage(title, len(some), len(some), "starts")
         return [some[int(i)] for i in np.argsort(losses, kind="stable")]
 
-    ranked = yield from look(starts[:count], FIRST_LOOK, "judging starts")
-    kept = ranked[: looked_at_again(count)]
-    if not kept:
-        return ranked[0], trials, count * first
-    best = yield from look(kept, SECOND_LOOK, "judging the best starts")
-    return best[0], trials, count * first + len(kept) * second
+    ranked = yield from look(starts[:count], FIRST_LOOK, "judging starts", 2, seconds / 2)
+    kept = ranked[: looked_at_again(len(ranked))]
+    again = yield from look(kept, SECOND_LOOK, "judging the best starts", 0, seconds)
+    spent = len(ranked) * first + len(again) * second
+    # with time for one of them only, it is the one that was the best before
+    return (again or ranked)[0], trials, spent
 
 
 def _cost(look: int, task: Task, batch: int) -> int:

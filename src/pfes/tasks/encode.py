@@ -1,6 +1,7 @@
 """Turn examples into token ids: fill the template, cut long texts, find the answer position."""
 
 from collections.abc import Callable, Sequence
+from string import Formatter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,11 @@ from pfes.tasks.example import Example
 from pfes.tasks.spec import MASK, TaskSpec, placeholders
 from pfes.tasks.turns import turns
 
-NEEDS_CAUSAL = "{placement} is for causal models; use prefix for a masked model"
+NEEDS_CAUSAL = "suffix is for causal models; use prefix or middle for a masked model"
+CUE: dict[Family, str] = {
+    "causal": "end it with a cue such as 'Label:'",
+    "masked": "have the mask behind the text, after a word such as 'was'",
+}
 PROBE = "a"  # any text, to see which tokens a tokenizer adds to it
 PROBES = (PROBE, "b.", "1", "word)")  # texts that end in different ways
 
@@ -38,12 +43,12 @@ def encode(
 
     tokens = _tokens_by(tokenizer, family)
     demonstrations = _plain("".join(spec.demonstrations), mask)
-    end = _end_tokens(template, tokens) if placement == "middle" else ()
+    end = _end_tokens(template, tokenizer, family) if placement == "middle" else ()
     if placement == "middle" and not end:
         raise SettingError(
             "placement",
             f"middle puts the prompt before the end of the template, and {template!r} has too "
-            "little behind its text: use suffix, or end it with a cue such as 'Label:'",
+            f"little behind its text: use {without_end(family)}, or {CUE[family]}",
         )
     rows, answers, written = [], [], []
     for example in examples:
@@ -53,10 +58,11 @@ def encode(
         if as_text:
             shown = turns(spec, filled.shown, filled.text)
             written.append(Written(filled.shown + filled.text, shown))
+        answer = None if mask is None else row.index(tokenizer.mask_token_id)
         if end:
             row = row[: len(row) - len(end)]
         rows.append(row)
-        answers.append(len(row) - 1 if mask is None else row.index(tokenizer.mask_token_id))
+        answers.append(len(row) - 1 if answer is None else answer)
     labels = np.array([example.label for example in examples], dtype=np.int64)
     texts = tuple(written)
     return Batch(tuple(rows), tuple(answers), words, labels, placement, end=end, written=texts)
@@ -64,13 +70,18 @@ def encode(
 
 def check_placement(placement: Placement, family: Family) -> None:
     """Refuse a placement that a family of models does not have."""
-    if placement != "prefix" and family == "masked":
-        raise SettingError("placement", NEEDS_CAUSAL.format(placement=placement))
+    if placement == "suffix" and family == "masked":
+        raise SettingError("placement", NEEDS_CAUSAL)
 
 
-def has_end(template: str, tokenizer: Any) -> bool:
-    """Say whether a template of causal models has enough behind its text for `middle`."""
-    return bool(_end_tokens(template, _tokens_by(tokenizer, "causal")))
+def has_end(template: str, tokenizer: Any, family: Family) -> bool:
+    """Say whether a template has enough behind its text for `middle`."""
+    return bool(_end_tokens(template, tokenizer, family))
+
+
+def without_end(family: Family) -> Placement:
+    """Return the placement of choice where a template has no end to keep."""
+    return "suffix" if family == "causal" else "prefix"
 
 
 def _tokens_by(tokenizer: Any, family: Family) -> Callable[[str], tuple[int, ...]]:
@@ -84,19 +95,37 @@ def _tokens_by(tokenizer: Any, family: Family) -> Callable[[str], tuple[int, ...
     return tokens
 
 
-def _end_tokens(template: str, tokens: Callable[[str], tuple[int, ...]]) -> tuple[int, ...]:
+def _end_tokens(template: str, tokenizer: Any, family: Family) -> tuple[int, ...]:
     """Return the tokens of what a template has behind its last text, whatever that text is.
 
     There are none if there would be too few: one for a prompt to take the place of, and one behind.
     """
-    end = template[template.rindex("}") + 1 :]
+    tokens = _tokens_by(tokenizer, family)
+    mask = tokenizer.mask_token if family == "masked" else None
+    end = _behind_texts(template, mask)
     rows = [tokens(probe + end) for probe in PROBES]
-    texts = [len(tokens(probe)) for probe in PROBES]
+    added = 0 if mask is None else tokens_added_after(tokenizer)
+    texts = [len(tokens(probe)) - added for probe in PROBES]
     longest = min(len(row) - size for row, size in zip(rows, texts, strict=True))
     common = 0
     while common < longest and len({row[-common - 1] for row in rows}) == 1:
         common += 1
-    return rows[0][-common:] if common >= 2 else ()
+    end_tokens = rows[0][-common:] if common >= 2 else ()
+    # a masked model's answer is read behind the prompt
+    answered = mask is None or tokenizer.mask_token_id in end_tokens[1:]
+    return end_tokens if answered else ()
+
+
+def _behind_texts(template: str, mask: str | None) -> str:
+    """Return what stands behind the last text in a template, with the mask if it is there."""
+    behind = ""
+    for literal, name, _, _ in Formatter().parse(template):
+        behind += literal
+        if name == MASK:
+            behind += mask or ""
+        elif name is not None:
+            behind = ""
+    return behind
 
 
 def tokens_added_after(tokenizer: Any) -> int:

@@ -69,8 +69,8 @@ def _logits(
         ids[i, : len(row)] = torch.tensor(row)
     answers = torch.tensor(batch.answers)
     if batch.placement == "suffix":
-        front = sizes  # the prompt follows the text, and the answer is read behind it
-        where = sizes + length - 1 if length else answers
+        front = sizes  # the prompt follows the text, and a causal model's answer behind it
+        where = sizes + length - 1 if length and family == "causal" else answers
     else:
         # a masked model's prompt goes behind its first special token, a causal model's in front
         front = torch.full_like(sizes, 1 if family == "masked" else 0)

@@ -111,7 +111,10 @@ class EvaluationPaths:
         ids = torch.tensor(batch.ending(soft.shape[1]), device=soft.device)
         end = self._module.get_input_embeddings()(ids).to(soft.dtype)
         longer = torch.cat([soft, end.expand(len(soft), -1, -1)], dim=1)
-        return longer, replace(batch, placement="suffix", end=())
+        # a masked model answers within the end, one token of which has a prompt in its place
+        shift = max(0, soft.shape[1] - 1) if self._family == "masked" else 0
+        answers = tuple(answer + shift for answer in batch.answers)
+        return longer, replace(batch, placement="suffix", end=(), answers=answers)
 
     def _padded(
         self,
