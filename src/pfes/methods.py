@@ -205,7 +205,7 @@ def settings_of(method: Method) -> tuple[str, ...]:
         names += ("init", "init_seed", "demonstrations", "draws")
     if not method.needs_gradients:
         names.append("search_dtype")
-    return (*names, "placement", "eval_every", "checkpoint_seconds", "report_at")
+    return (*names, "placement", "eval_every", "select", "checkpoint_seconds", "report_at")
 
 
 # Every setting that some methods take and others do not

@@ -9,7 +9,8 @@ from pfes.errors import PfesError
 from pfes.optimizers import SAES
 from pfes.searches.beta_halving import BETAS, BetaHalving
 from pfes.searches.log_space import Doubles
-from pfes.searches.loop import Search, Validation
+from pfes.searches.loop import Search
+from pfes.searches.validation import Validation
 
 
 def make(

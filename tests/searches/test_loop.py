@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from pfes.optimizers import SAES, OnePlusOneES, Optimizer
 from pfes.searches.log_space import Doubles
-from pfes.searches.loop import Search, Validation
+from pfes.searches.loop import Search
+from pfes.searches.validation import Validation
 
 
 def optimizer(kind: str, seed: int = 0) -> Optimizer:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
-from pfes.config.values import Balance, Dtype, OnStop, ReadingName, Schedule
+from pfes.config.values import Balance, Dtype, OnStop, ReadingName, Schedule, Select
 from pfes.contract import Interface, Placement
 
 
@@ -50,6 +50,7 @@ class Settings(TypedDict, total=False):
     init_seed: int | Literal["run"]
     test_seed: int | Literal["run"]
     eval_every: int
+    select: Select | None
     checkpoint_seconds: float
     report_at: int | str | Sequence[int]
     test_limit: int | None

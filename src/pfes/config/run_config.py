@@ -24,6 +24,7 @@ from pfes.config.values import (
     OwnSeed,
     ReadingName,
     Schedule,
+    Select,
     Shots,
     StepSize,
     balance_for,
@@ -251,6 +252,12 @@ class RunConfig(BaseModel):
         ge=1,
         description="evaluations between two looks at validation",
         json_schema_extra={"source": "ours: fifty looks in the paper's budget"},
+    )
+    select: Select | None = Field(
+        None,
+        description="what a search returns, by validation: metric: the best one, or loss: the "
+        "lowest cross-entropy that is clearly below the start's [loss; plain reading: metric]",
+        json_schema_extra={"source": "ours, measured: docs/methods.md; the paper's is metric"},
     )
     checkpoint_seconds: float = Field(
         5.0,

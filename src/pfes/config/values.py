@@ -28,6 +28,7 @@ Dtype = Literal["float32", "float16", "bfloat16", "float64"]
 Schedule = Literal["constant", "linear", "cosine"]
 OnStop = Literal["restart", "end"]
 ReadingName = Literal["plain", "offset", "slope", "words", "auto"]
+Select = Literal["metric", "loss"]
 EQUAL: Balance = "equal"
 RUNS: Literal["run"] = "run"  # as a seed: that of the run
 

@@ -4,7 +4,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pfes.contract import Floats
-from pfes.searches.loop import Selection, Validation
+from pfes.searches.loop import Selection
+from pfes.searches.validation import Validation
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,10 @@ from pfes.runs.testing import evaluate_outcome
 from pfes.searches.beta_halving import BetaHalving
 from pfes.searches.build import SearchParts, resolve
 from pfes.searches.encoded import encode_for
-from pfes.searches.loop import Search, Selection, Step, Validation
+from pfes.searches.loop import Search, Selection, Step
 from pfes.searches.losses import Loss
 from pfes.searches.starts import evenly
+from pfes.searches.validation import Validation
 from pfes.system.clock import Clock
 from pfes.system.stages import Notice, Stage
 from pfes.tasks.loader import load_run_task
@@ -196,7 +197,7 @@ def _free_start(
     if context.config.placement == "middle" and len(began_as) == 1:
         return None
     with context.timed("validation"):
-        return parts.validate(context.no_prompt, loss)
+        return parts.validate(context.no_prompt, loss, context.no_prompt)
 
 
 def _steps(

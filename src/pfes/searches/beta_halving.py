@@ -32,9 +32,9 @@ class BetaHalving:
     """Searches with several β side by side; the better ones go on.
 
     The three rounds have a third of the budget each: five searches, then the best two, then the
-    best one. A search goes on where it stood, so nothing of the winner's is lost. Solutions are
-    compared by validation metric, ties by cross-entropy. Steps, selection and state are those of a
-    single `Search`.
+    best one. A search goes on where it stood, so nothing of the winner's is lost. Searches are
+    compared by the best solution of each: by its validation metric, or its loss as the reading
+    answers, ties by cross-entropy. Steps, selection and state are those of a single `Search`.
 
     `minutes` are those of all searches together; when they are over, the best so far wins.
     `stop_after` applies to the last round: before it, a search that finds nothing better leaves
@@ -139,7 +139,7 @@ class BetaHalving:
         selection = self._searches[beta].selection
         if selection is None:  # the minutes were over before it began
             return math.inf, math.inf
-        return -selection.validation.metric, selection.validation.cross_entropy
+        return selection.validation.merit
 
     def state(self) -> dict[str, Any]:
         """Return all that `load_state` needs to continue bit for bit."""

@@ -1,11 +1,11 @@
 """A search made from a run's config: its space, its optimizer, what it evaluates and validates."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from pfes.config import BETA, RADIUS, TEXT, RunConfig, is_served
+from pfes.config import BETA, RADIUS, TEXT, RunConfig, Select, is_served
 from pfes.contract import Batch, Family, Floats, LanguageModel
 from pfes.methods import Method, generation_size, no_gradients, settings_of
 from pfes.optimizers import Adam, Optimizer
@@ -14,16 +14,17 @@ from pfes.searches.beta_halving import BetaHalving
 from pfes.searches.encoded import EncodedTask
 from pfes.searches.initial_prompt import initial_prompt, text_tokens
 from pfes.searches.log_space import Doubles
-from pfes.searches.loop import Search, Validation
+from pfes.searches.loop import Search
 from pfes.searches.losses import After, Loss
 from pfes.searches.make_optimizer import make_optimizer, make_token_optimizer
 from pfes.searches.objective import prompt_values, value_and_gradient
 from pfes.searches.read_answers import Reader, search_reader
 from pfes.searches.reading import Reading
-from pfes.searches.scoring import score
+from pfes.searches.scoring import Score, score
 from pfes.searches.spaces import FullSpace, RandomSubspace, TokenSpace
 from pfes.searches.starts import DRAWS
 from pfes.searches.step_size import is_auto
+from pfes.searches.validation import Validation, steps_ahead
 from pfes.system.clock import Clock
 from pfes.tasks.instruction import instruction
 from pfes.tasks.spec import TaskSpec
@@ -65,12 +66,18 @@ def resolve(
             "parents": config.parents or max(1, config.population // 4),
             "batch_examples": config.batch_examples if method.takes_batches else None,
             "block": config.block or _timed_block(config, method),
+            "select": config.select or _select(config, stored),
         }
         if method.optimizer == "zosgd" and resolved["sigma0"] != "auto":
             resolved["radius"] = config.radius or RADIUS
         if method.takes_batches and config.batch_examples is None and not stored:
             resolved["batch_examples"] = usual_batch(len(task.train), len(spec.labels))
     return config.model_copy(update=resolved)
+
+
+def _select(config: RunConfig, stored: bool) -> Select:
+    """Return how solutions are selected; runs from before there was a choice went by the metric."""
+    return "metric" if stored or config.reading == "plain" else "loss"
 
 
 def _step_size(config: RunConfig, method: Method, family: Family) -> float | str:
@@ -123,6 +130,7 @@ class SearchParts:
     searching: LanguageModel | None = None  # answers for candidates, where it is not the model
     _last_read: dict[bytes, Reading] = field(default_factory=dict)
     _last_batch: dict[int, Batch] = field(default_factory=dict)
+    _references: dict[bytes, Doubles] = field(default_factory=dict)
 
     @property
     def reader(self) -> Reader:
@@ -137,12 +145,32 @@ class SearchParts:
             self._last_read[key] = reading
         return self._last_read[key]
 
-    def validate(self, prompt: Floats, loss: Loss) -> Validation:
-        """Judge a prompt on the validation examples."""
-        task, batch = self.examples.task, self.examples.validation
-        scored = score(self.model, task.spec, prompt, batch, reading=self.read(prompt))
-        losses = [scored.loss(kind) for kind in (loss, Loss(after=loss.after))]
-        return Validation(scored.metric, *(v if np.isfinite(v) else np.inf for v in losses))
+    def validate(self, prompt: Floats, loss: Loss, start: Floats) -> Validation:
+        """Judge a prompt on the validation examples, beside the one that a search starts with."""
+        scored = self._on_validation(prompt)
+        judged = [scored.loss(kind) for kind in (loss, Loss(after=loss.after))]
+        losses = [value if np.isfinite(value) else np.inf for value in judged]
+        by_metric = Validation(scored.metric, *losses)
+        if self.config.select == "metric":
+            return by_metric
+        key = start.tobytes()
+        if key not in self._references:
+            same = prompt.shape == start.shape and key == prompt.tobytes()
+            self._references[key] = (scored if same else self._on_validation(start)).entropies
+        entropies = scored.entropies
+        ahead = steps_ahead(entropies, self._references[key])
+        return replace(by_metric, read_entropy=float(entropies.mean()), ahead=ahead)
+
+    def _on_validation(self, prompt: Floats) -> Score:
+        spec, batch = self.examples.task.spec, self.examples.validation
+        return score(self.model, spec, prompt, batch, reading=self.read(prompt))
+
+    def free_start(self, start: Floats) -> Floats:
+        """Return the prompt that a search must beat: none where what is free is the start."""
+        free = self.config.init == "auto" and not isinstance(self.space, TokenSpace)
+        if free:
+            return np.empty((0, self.model.width), dtype=np.float32)
+        return np.asarray(self.space.prompts(start[None])[0])
 
     def batch(self, spent: int = 0) -> Batch:
         """Return what the generation that begins after `spent` evaluations is evaluated on.
@@ -182,9 +210,10 @@ class SearchParts:
             return prompt_values(self.searching or self.model, batch, prompts, loss)
 
         def validate(solution: Floats) -> Validation:
-            return self.validate(self.space.prompts(solution[None])[0], loss)
+            return self.validate(self.space.prompts(solution[None])[0], loss, reference)
 
         optimizer, clock = self._make_optimizer(), self.clock
+        reference = self.free_start(optimizer.solution)
         spent = (config.budget, config.eval_every)
         limits["block"] = config.block
         search = Search(optimizer, evaluate, validate, *spent, clock, beta, **limits)

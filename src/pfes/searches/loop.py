@@ -10,20 +10,8 @@ import numpy as np
 from pfes.contract import Floats
 from pfes.optimizers import Optimizer
 from pfes.searches.log_space import Doubles
+from pfes.searches.validation import Validation
 from pfes.system.clock import Clock
-
-
-@dataclass(frozen=True)
-class Validation:
-    """The current solution's metric and loss on the validation set."""
-
-    metric: float
-    loss: float
-    cross_entropy: float  # comparable between values of β, as the loss is not
-
-    def beats(self, other: "Validation") -> bool:
-        """Better metric, or the same and a lower loss. The earlier one wins a full tie."""
-        return (self.metric, -self.loss) > (other.metric, -other.loss)
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,14 @@ class Score:
         return np.exp(self.reading.log_probabilities(self.logprobs))
 
     @property
+    def entropies(self) -> Doubles:
+        """The cross-entropy of each example, `(examples,)`, as the reading answers."""
+        right = self.reading.log_probabilities(self.logprobs)[
+            np.arange(len(self.labels)), self.labels
+        ]
+        return np.where(np.isnan(right), np.inf, -right)
+
+    @property
     def own_logprobs(self) -> Floats:
         """The log-probabilities of the labels' own words, `(examples, labels)`."""
         return self.logprobs[:, : len(self.spec.labels)]
