@@ -1,5 +1,6 @@
 """The start of a search is a candidate: where nothing is better, it is what a run returns."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -117,3 +118,63 @@ def test_what_is_free_is_kept_where_no_prompt_is_better(
     assert sentence in kept_sentence(result)
     titles = [version.title for version in versions(result)]
     assert ("initial prompt" in titles) == (free == "none")
+
+
+class LooksGood(StandIn):
+    """Answers as without a prompt, but a little better or worse by chance on each text."""
+
+    def logprobs(self, prompts: Floats, batch: Batch) -> Floats:
+        size = np.abs(prompts).sum(axis=(1, 2))[:, None]
+        lean = np.array([sum(row) % 7 for row in batch.token_ids])
+        right = -0.6 + 0.02 * np.sin(50 * size) * (lean - 3)
+        known = [i for i in range(len(batch.words)) if i < 2]
+        wrong = np.log1p(-np.exp(right))
+        answers = np.where(batch.labels[None, :, None] == known, right[..., None], wrong[..., None])
+        further = np.full((*right.shape, len(batch.words) - 2), -20.0)
+        return np.concatenate([answers, further], axis=-1).astype(np.float32)
+
+
+def test_selection_by_loss_asks_for_more_than_chance(task_file: Path, tmp_path: Path) -> None:
+    settings = {"reading": "offset", "budget": 60, "eval_every": 6, "model": LooksGood()}
+    looks = {}
+    for select in ("loss", "metric"):
+        out = tmp_path / select
+        result = small_runs.finish(task_file, out, select=select, **settings)
+        assert result.config["select"] == select
+        lines = [line for line in SavedRun(out).history if line["validation"]]
+        looks[select] = [line["validation"] for line in lines]
+        kept = [line["validation"] for line in lines if line["selected"]]
+        if select == "loss":
+            assert all(look["ahead"] >= 1 for look in kept)
+            lows = [look["read_entropy"] for look in looks[select] if look["ahead"] >= 1]
+            assert (kept[-1]["read_entropy"] if kept else None) == min(lows, default=None)
+        else:
+            assert kept[-1]["metric"] == max(look["metric"] for look in looks[select])
+    by_loss, by_metric = ([look["metric"] for look in looks[name]] for name in ("loss", "metric"))
+    assert by_loss == by_metric  # the search itself is the same
+    assert looks["metric"][0]["ahead"] is None
+
+
+def test_how_it_selects_depends_on_the_reading(task_file: Path, tmp_path: Path) -> None:
+    for reading, expected in (("plain", "metric"), ("offset", "loss")):
+        out = tmp_path / reading
+        result = small_runs.finish(task_file, out, reading=reading)
+        assert result.config["select"] == expected
+
+
+@pytest.mark.parametrize("stored", ["loss", None])
+def test_a_resumed_run_selects_as_it_was_begun(
+    task_file: Path, tmp_path: Path, stored: str | None
+) -> None:
+    model, out = LooksGood(), tmp_path / "run"
+    settings = {"reading": "offset", "budget": 60, "eval_every": 6, "model": model}
+    events = small_runs.begin(task_file, out, **settings)
+    next(event for event in events if isinstance(event, Step))
+    events.close()
+    config = SavedRun(out).path / "config.json"
+    content = json.loads(config.read_text())
+    if stored is None:  # as a run from before there was a choice
+        del content["select"]
+        config.write_text(json.dumps(content))
+    resumed = small_runs.finish(task_file, out, resume=True, **settings)
+    assert resumed.config["select"] == (stored or "metric")

@@ -50,7 +50,8 @@ def steps_ahead(entropies: Doubles, reference: Doubles) -> float:
 
     Both are `(examples,)`, of the same examples. Where both are the same, that is zero.
     """
-    gains = reference - entropies
+    with np.errstate(invalid="ignore"):  # two losses without bound are told apart by nothing
+        gains = reference - entropies
     mean = float(gains.mean()) if len(gains) else 0.0
     if not np.isfinite(mean):
         return 0.0 if np.isnan(mean) else float(np.copysign(np.inf, mean))
