@@ -9,11 +9,12 @@ import pytest
 from pfes.config import make_config
 from pfes.errors import PfesError
 from pfes.runs.context import TestCache
+from pfes.runs.result import Result
 from pfes.runs.run import run
 from pfes.runs.saved import SavedRun
 from pfes.runs.versions import versions
 from pfes.searches.loop import Step
-from pfes.system.stages import result_of
+from pfes.system.stages import Stage, result_of
 from tests.small_runs import begin, finish, small_settings
 from tests.stand_in import StandIn
 
@@ -95,3 +96,30 @@ def test_runs_that_share_their_tests_keep_no_prompt_of_their_own(task_file: Path
         result_of(run(config, model=StandIn(), test_cache=cache))
         sizes.append(len(cache))
     assert sizes[0] == sizes[1] == sizes[2] > 0
+
+
+def test_runs_of_one_model_judge_starts_once(task_file: Path) -> None:
+    def do(seed: int, method: str, cache: TestCache) -> tuple[Result, list[str]]:
+        names = {"model": "stand-in", "task": str(task_file), "init": "auto", "seed": seed}
+        changed = small_settings(method=method, budget=60, reading="offset") | names
+        events = run(make_config(**changed), model=StandIn(), test_cache=cache)
+        stages = []
+        while True:
+            try:
+                event = next(events)
+            except StopIteration as end:
+                return end.value, stages
+            stages += [event.name] if isinstance(event, Stage) else []
+
+    cache: TestCache = {}
+    first, judged = do(0, "saes-id", cache)
+    assert "judging starts" in judged
+    second, again = do(0, "bbt", cache)
+    assert "judging starts" not in again
+    alone, judged = do(0, "bbt", {})
+    assert "judging starts" in judged
+    assert first.start.trials == second.start.trials == alone.start.trials
+    assert second.start == alone.start
+    assert second.test == alone.test
+    _, other = do(1, "bbt", cache)
+    assert "judging starts" in other

@@ -19,7 +19,8 @@ from pfes.searches.reading import Reading
 from pfes.system.clock import Clock
 from pfes.tasks.task import Task
 
-# Readings and answers on test examples, by all that they depend on: runs of one model share them
+# Starts, readings and answers on test examples, by all that these depend on: runs of one model
+# share them
 TestCache = dict[tuple[Any, ...], Any]
 
 

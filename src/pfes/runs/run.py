@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from pfes.config import RunConfig
 from pfes.contract import Floats, LanguageModel
@@ -52,7 +52,7 @@ def run(
 
     With a folder, the state is saved there every few seconds, and `resume` continues from it. A
     model or task that is already loaded is used as it is; `source` spares looking for the model's
-    name. Runs of one model that share a `test_cache` test what they have in common once.
+    name. Runs of one model that share a `test_cache` choose and test what they have in common once.
     """
     method = get_method(config.method)
     clock = Clock()
@@ -115,8 +115,7 @@ def _check_precision(config: RunConfig, model: LanguageModel) -> None:
 def _search(context: RunContext, resume: bool) -> Generator[Event, None, SearchOutcome]:
     searching = yield from _choose_precision(context)
     config, method, model, task = context.config, context.method, context.model, context.task
-    parts, start = yield from settle_start(context, resume)
-    parts = replace(parts, searching=searching)
+    parts, start = yield from settle_start(context, searching, resume)
     with context.timed("data"):
         search = parts.make_search()
         search.seconds_elsewhere = start.seconds

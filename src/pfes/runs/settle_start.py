@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pfes.config import RunConfig
-from pfes.contract import Floats
+from pfes.contract import Floats, LanguageModel
 from pfes.errors import PfesError
 from pfes.methods import generation_size
 from pfes.runs.context import RunContext, write_prompt
@@ -33,11 +33,12 @@ from pfes.system.stages import Stage
 
 
 def settle_start(
-    context: RunContext, resume: bool
+    context: RunContext, searching: LanguageModel, resume: bool
 ) -> Generator[Stage, None, tuple[SearchParts, StartRecord]]:
     """Choose where the search starts and how far it steps; a resumed run keeps its choices.
 
-    The parts that are returned have the budget that is left.
+    The starts are compared by the model that answers for candidates, too. The parts that are
+    returned have the budget that is left.
     """
     config, method, folder = context.config, context.method, context.folder
     starts = _starts(context)
@@ -49,7 +50,7 @@ def settle_start(
         trials: list[StartTrial] = []
         if len(starts) > 1:
             yield from _begin(context)
-            start, trials, spent = yield from _choose(context, starts)
+            start, trials, spent = yield from _choose(context, searching, starts)
         # some part of the minutes is left for the search, however long a single start took
         seconds = min(time.perf_counter() - began, _most_seconds(config))
         with context.timed("data"):
@@ -73,7 +74,7 @@ def settle_start(
     settled = {"sigma0": record.sigma0, "budget": config.budget - record.evaluations}
     if record.radius is not None:
         settled["radius"] = record.radius
-    return replace(parts, config=config.model_copy(update=settled)), record
+    return replace(parts, config=config.model_copy(update=settled), searching=searching), record
 
 
 def _starts(context: RunContext) -> list[Start]:
@@ -121,18 +122,26 @@ def _read(content: dict[str, Any] | None) -> StartRecord | None:
 
 
 def _choose(
-    context: RunContext, starts: list[Start]
+    context: RunContext, searching: LanguageModel, starts: list[Start]
 ) -> Generator[Stage, None, tuple[Start, list[StartTrial], int]]:
     config = context.config
     allowance = config.budget // SHARE
     if config.beta == "auto":  # which needs the rest
         together = generation_size(context.method, config.population)
         allowance = min(allowance, config.budget - least_budget(together))
-    judge = Judge(context.model, context.reader)
+    judge = Judge(searching, context.reader)
     train = len(context.task.train)
     batch = min(config.batch_examples or train, train)
     seconds = _most_seconds(config)
-    return (yield from choose_start(judge, starts, batch, allowance, seconds))
+    cache, task = context.test_cache, context.task
+    about = repr(([(start.name, start.task.spec) for start in starts], task.train, task.validation))
+    sizes = (batch, allowance, seconds, searching.precision, config.batch_tokens)
+    key = ("start", context.no_prompt.tobytes(), about, context.reader, *sizes)
+    if key not in cache:
+        start, trials, spent = yield from choose_start(judge, starts, batch, allowance, seconds)
+        cache[key] = (starts.index(start), trials, spent)
+    number, trials, spent = cache[key]
+    return starts[number], trials, spent
 
 
 def _most_seconds(config: RunConfig) -> float:

@@ -127,7 +127,7 @@ class SearchParts:
     space: FullSpace | RandomSubspace | TokenSpace
     examples: EncodedTask
     clock: Clock
-    searching: LanguageModel | None = None  # answers for candidates, where it is not the model
+    searching: LanguageModel | None = None  # answers for candidates; None: the model itself
     _last_read: dict[bytes, Reading] = field(default_factory=dict)
     _last_batch: dict[int, Batch] = field(default_factory=dict)
     _references: dict[bytes, Doubles] = field(default_factory=dict)
