@@ -50,6 +50,7 @@ class Method:
     sigma0: Default | None  # for ZO-SGD, BDPL, RLPrompt and Adam: the learning rate
     prompt_length: Default = LENGTH
     shows_examples: bool = False
+    chooses_start: bool = False
 
     @property
     def regularized(self) -> bool:
@@ -76,6 +77,10 @@ METHODS = {
         Method(
             "icl", "answered training examples of each label in front, no search",
             None, None, None, "ce", None, shows_examples=True,
+        ),
+        Method(
+            "best-start", "the best of nothing, an instruction and examples in front, no search",
+            None, None, None, "ce", None, chooses_start=True,
         ),
         Method(
             "one-plus-one", "(1+1)-ES in the full space, damped by its dimension; CE",
@@ -192,7 +197,8 @@ def with_preset(settings: Mapping[str, Any], method: str) -> dict[str, Any]:
 def settings_of(method: Method) -> tuple[str, ...]:
     """Return the names of the settings that a method takes, beside those that all take."""
     if method.optimizer is None:
-        return ("demonstrations", "draws") if method.shows_examples else ()
+        shows = method.shows_examples or method.chooses_start
+        return ("demonstrations", "draws") if shows else ()
     names = ["budget", "minutes", "stop_after", "prompt_length", "sigma0"]
     if method.damping == "intrinsic" or method.space == "subspace":
         names.append("intrinsic_dimension")

@@ -47,7 +47,11 @@ def test_fit_predict_and_the_exported_program_agree(
         assert len(fake.seen) <= promised + 2 <= 2 * len(fake.seen)
     assert "requests with" in done.stderr.splitlines()[-1]
     config = pfes.SavedRun(out).config
-    assert (config.method, config.placement) == ("icl", "prefix")
+    assert (config.method, config.placement) == ("best-start", "prefix")
+    start = pfes.SavedRun(out).result.start
+    tried = {trial.name: trial.loss for trial in start.trials}
+    assert {"nothing", "an instruction", "1 example per label, draw 2"} <= set(tried)
+    assert tried[start.name] == min(tried.values())
     assert config.interface == fake.interfaces[0]
     wanted = pfes.Classifier.from_run(out).predict_proba(TEXTS)
     shown = call("predict", out, "--json", *(w for text in TEXTS for w in ("--text", text)))

@@ -209,7 +209,7 @@ def test_a_method_that_moves_embeddings_says_which_do_not(
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "saes-id-cr moves embeddings" in done.stderr
-    assert "manual, icl, bdpl, rlprompt can" in done.stderr
+    assert "manual, icl, best-start, bdpl, rlprompt can" in done.stderr
     assert fake.asked == 0
     with pytest.raises(PfesError, match="bbt moves embeddings"):
         pfes.search(connect(), task_file, "bbt")

@@ -160,7 +160,7 @@ def test_a_fit_that_is_stopped_in_any_phase_goes_on_to_the_same_prompt(
             fitted(data, model, out)
         parted = SavedRun(out)
         assert parted.files.prompt.read_bytes() == whole.files.prompt.read_bytes(), name
-        assert parted.start == whole.start
+        assert {**parted.start, "seconds": 0} == {**whole.start, "seconds": 0}
         assert parted.result.test == whole.result.test
 
 

@@ -64,6 +64,27 @@ def test_the_free_things_are_those_of_runs_of_their_own(
             assert free[name + suffix].auc == pytest.approx(alone.auc)
 
 
+def test_the_best_start_alone_is_what_a_search_starts_from(
+    model: pfes.LanguageModel, task_file: Path
+) -> None:
+    same = {"shots": 8, "draws": 2, "reading": "auto"}
+    settings = small_settings(method="best-start", **same)
+    settings = {name: value for name, value in settings.items() if name != "init"}
+    alone = pfes.search(model, task_file, **settings)
+    assert alone.start is not None
+    tried = {trial.name: trial.loss for trial in alone.start.trials}
+    assert tried[alone.start.name] == min(loss for loss in tried.values() if loss is not None)
+    assert {"nothing", "an instruction", "1 example per label, draw 1"} <= set(tried)
+    assert alone.evaluations == 0
+    begun = small_settings(method="saes-id", init="auto", budget=300, eval_every=300, **same)
+    begun |= {"free": "all", "stop_after": 1, "placement": "middle", "search_dtype": None}
+    searched_from = pfes.search(model, task_file, **begun)
+    assert searched_from.start.name == alone.start.name
+    free = {answer.name: answer for answer in searched_from.free}
+    name = "template" if alone.start.name == "nothing" else "start"
+    assert free[f"{name} + reading"].test == alone.test
+
+
 def test_the_table_ends_with_what_the_search_added(
     folders: Callable[[str], Path], task_file: Path, tmp_path: Path
 ) -> None:

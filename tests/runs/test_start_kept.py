@@ -136,6 +136,7 @@ class LooksGood(StandIn):
 
 def test_selection_by_loss_asks_for_more_than_chance(task_file: Path, tmp_path: Path) -> None:
     settings = {"reading": "offset", "budget": 60, "eval_every": 6, "model": LooksGood()}
+    settings |= {"init": "auto", "demonstrations": 0}
     looks = {}
     for select in ("loss", "metric"):
         out = tmp_path / select

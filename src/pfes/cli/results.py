@@ -70,7 +70,8 @@ def _start(start: StartRecord) -> str:
     """Say where the search began: what stands in front of the texts, and the step size."""
     tried = len({trial.name for trial in start.trials})
     among = f" (the best of {tried} starts by cross-validated loss)" if tried else ""
-    return f"In front of every text: {start.name}{among}; step size {start.sigma0:.3g}"
+    step = "" if start.sigma0 is None else f"; step size {start.sigma0:.3g}"
+    return f"In front of every text: {start.name}{among}{step}"
 
 
 def _reading(result: Result) -> Iterator[str]:

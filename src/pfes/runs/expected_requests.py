@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from pfes.config import RunConfig
 from pfes.contract import LanguageModel
 from pfes.methods import Method
 from pfes.searches.model_words import READ
-from pfes.searches.starts import FIRST_LOOK
+from pfes.searches.starts import FIRST_LOOK, KEPT_PART, SECOND_LOOK
 from pfes.tasks.example import Example
 from pfes.tasks.task import Task
 
@@ -50,12 +51,29 @@ def run_requests(config: RunConfig, method: Method, model: LanguageModel, task: 
     if method.shows_examples and (config.draws or 1) > 1:
         draws = (config.draws or 1) * labelled
         total += Expected(draws, draws * in_front)
+    if method.chooses_start:
+        total += _start_requests(config, labels, labelled, test, text)
     if method.optimizer is not None:
         length = text + (config.prompt_length or 0)
         looks = config.budget // config.eval_every + 2
         searched = config.budget * min(config.batch_examples or train, train) + looks * labelled
         total += Expected(searched + 2 * test, (searched + 2 * test) * length)
     return total
+
+
+def _start_requests(
+    config: RunConfig, labels: int, labelled: int, test: int, text: int
+) -> Expected:
+    """Return what judging starts and testing the best one send, with up to two examples a label."""
+    kinds = [config.demonstrations] if config.demonstrations else [1, 2]
+    starts = [0, 0] + kinds * (config.draws or 1)
+    first, second = (min(look, labelled) for look in (FIRST_LOOK, SECOND_LOOK))
+    again = sorted(starts)[-ceil(len(starts) / KEPT_PART) :] if labelled > FIRST_LOOK else []
+    asked = [(first, shown) for shown in starts] + [(second, shown) for shown in again]
+    asked.append((labelled + test, max(starts)))
+    requests = sum(count for count, _ in asked)
+    tokens = sum(count * (1 + labels * shown) * text for count, shown in asked)
+    return Expected(requests, tokens)
 
 
 def choice_requests(model: LanguageModel, task: Task, templates: int) -> Expected:

@@ -43,8 +43,8 @@ SETTINGS: dict[str, Any] = {
     "prior": "train",
     "test_limit": 400,
 }
-# The same where a model takes only text, which has no cheaper search than that for examples
-TEXT_SETTINGS: dict[str, Any] = SETTINGS | {"method": "icl", "draws": 6}
+# The same where a model takes only text, which has no cheaper search than that for a start
+TEXT_SETTINGS: dict[str, Any] = SETTINGS | {"method": "best-start", "draws": 3}
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,9 @@ def resolve(
         resolved["interface"] = model.interface
     if method.shows_examples:
         resolved["demonstrations"] = config.demonstrations or 1
-    if method.shows_examples or config.demonstrations or config.init == "auto":
-        tried = DRAWS if config.init == "auto" and method.optimizer is not None else 1
+    chooses = method.chooses_start or (config.init == "auto" and method.optimizer is not None)
+    if chooses or method.shows_examples or config.demonstrations or config.init == "auto":
+        tried = DRAWS if chooses else 1
         resolved["draws"] = config.draws or tried
     if method.optimizer is not None:
         length = config.prompt_length
@@ -153,22 +154,27 @@ class SearchParts:
         by_metric = Validation(scored.metric, *losses)
         if self.config.select == "metric":
             return by_metric
+        by_loss = replace(by_metric, read_entropy=float(scored.entropies.mean()))
+        if not self.starts_free:
+            return by_loss
         key = start.tobytes()
         if key not in self._references:
             same = prompt.shape == start.shape and key == prompt.tobytes()
             self._references[key] = (scored if same else self._on_validation(start)).entropies
-        entropies = scored.entropies
-        ahead = steps_ahead(entropies, self._references[key])
-        return replace(by_metric, read_entropy=float(entropies.mean()), ahead=ahead)
+        return replace(by_loss, ahead=steps_ahead(scored.entropies, self._references[key]))
 
     def _on_validation(self, prompt: Floats) -> Score:
         spec, batch = self.examples.task.spec, self.examples.validation
         return score(self.model, spec, prompt, batch, reading=self.read(prompt))
 
+    @property
+    def starts_free(self) -> bool:
+        """Whether the search starts from what is free, and not from a prompt drawn at random."""
+        return self.config.init == "auto" and not isinstance(self.space, TokenSpace)
+
     def free_start(self, start: Floats) -> Floats:
         """Return the prompt that a search must beat: none where what is free is the start."""
-        free = self.config.init == "auto" and not isinstance(self.space, TokenSpace)
-        if free:
+        if self.starts_free:
             return np.empty((0, self.model.width), dtype=np.float32)
         return np.asarray(self.space.prompts(start[None])[0])
 

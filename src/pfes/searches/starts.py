@@ -54,7 +54,7 @@ class StartRecord:
     """What a run settled before its search, and what that cost."""
 
     name: str  # of what stands in front of the texts
-    sigma0: float
+    sigma0: float | None  # None where nothing is searched
     evaluations: int
     trials: list[StartTrial] = field(default_factory=list)
     radius: float | None = None  # of ZO-SGD

@@ -6,27 +6,28 @@ import numpy as np
 
 from pfes.searches.log_space import Doubles
 
-MARGIN = 1.0  # standard errors by which a solution must beat the start (docs/methods.md)
+MARGIN = 1.0  # standard errors by which a solution must beat what is free (docs/methods.md)
 
 
 @dataclass(frozen=True)
 class Validation:
     """A solution's figures on the validation examples.
 
-    With `ahead`, solutions are judged by how the run's reading answers, otherwise by the metric.
+    With `read_entropy`, solutions are judged by how the run's reading answers, else by the metric.
     """
 
     metric: float
     loss: float  # what the search minimises
     cross_entropy: float  # comparable between values of β, as the loss is not
     read_entropy: float | None = None  # cross-entropy of the labels' probabilities, as read
-    ahead: float | None = None  # how far that is below the start's, in standard errors
+    ahead: float | None = None  # how far that is below what is free, in standard errors
 
     def beats(self, other: "Validation") -> bool:
         """Say whether this one is to be kept instead of another, which was there first.
 
         By metric: a better metric, or the same and a lower loss. By loss: a lower cross-entropy,
-        and one that is below that of the start by more than chance would often make it.
+        and, where a search started from what is free, one that is below that by more than chance
+        would often make it.
         """
         if self.ahead is not None and self.ahead < MARGIN:
             return False

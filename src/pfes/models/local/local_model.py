@@ -16,6 +16,7 @@ from pfes.models.local.batch_size import remembered_batch_tokens
 from pfes.models.local.half_products import half_bytes, with_half_products
 from pfes.models.local.padded import Pass
 from pfes.models.local.paths import EvaluationPaths
+from pfes.models.local.suffix import TOGETHER
 from pfes.models.local.precision_trial import HALF, Trial, job_of, remembered_trial
 from pfes.models.source import ModelSource
 from pfes.system.devices import device_name, give_back_memory
@@ -167,7 +168,7 @@ class LocalModel(LanguageModel):
         give_back_memory()  # of the size before, which may not have fitted
         self.set_batch_tokens(tokens)
         row = len(prompt) + sum(len(row) for row in batch.token_ids)
-        together = 1 if batch.placement != "prefix" else max(1, tokens // row)
+        together = TOGETHER if batch.placement != "prefix" else max(1, tokens // row)
         prompts = np.repeat(prompt[None], min(candidates, together), axis=0)
         self.logprobs(prompt[None], batch)  # prepares what is kept for this size
         began = time.perf_counter()

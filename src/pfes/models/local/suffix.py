@@ -1,7 +1,8 @@
 """Prompts behind the text: the text's keys and values never change, so they are computed once.
 
-A pass then consists of the prompts only, one per example, in one row; attention looks back at the
-kept keys and values. So the length of the texts hardly matters to the cost of an evaluation.
+A pass then consists of the prompts only, a row for each candidate with its prompt once per example;
+attention looks back at the kept keys and values. So the length of the texts hardly matters to the cost
+of an evaluation. Candidates that share a pass look back together: what is kept is read once for all.
 """
 
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from pfes.models.local.padded import Pass
 from pfes.system.memory import available_memory
 
 MEMORY_SHARE = 0.25  # of the free memory, at most, for keys and values
+TOGETHER = 4  # candidates in a pass, at most: attention computes, in vain, how they would see others
 
 
 @dataclass(frozen=True)
@@ -41,51 +43,61 @@ class _Texts:
 
     examples: list[int]
     length: int  # of the prompts
-    # by layer: (examples, heads, longest + length, size); every pass rewrites the last `length`
+    longest: int  # tokens of a text
+    together: int  # candidates that have room in the memory
+    # by layer: (examples, heads, longest + together · length, size); behind the texts, every pass
+    # writes what its prompts add
     memory: dict[Any, tuple[torch.Tensor, torch.Tensor]]
     positions: torch.Tensor  # (examples · length,)
-    visible: torch.Tensor  # (examples, length, longest + length) 0 where seen, else −inf
-    masks: dict[tuple[int, torch.device], torch.Tensor] = field(default_factory=dict)
+    visible: torch.Tensor  # (examples, longest) 0 where there is text, else −inf
+    masks: dict[tuple[int, int, torch.device], torch.Tensor] = field(default_factory=dict)
 
-    def mask(self, groups: int, device: torch.device) -> torch.Tensor:
-        """Return the mask for queries whose heads of a group are stacked along the tokens.
+    def mask(self, candidates: int, groups: int, device: torch.device) -> torch.Tensor:
+        """Return the mask for the queries of an example: by candidate, head of a group, and token.
 
         The layers of one model may be on several devices.
         """
-        if (groups, device) not in self.masks:
-            mask = self.visible.repeat(1, groups, 1)[:, None]
-            self.masks[groups, device] = mask.to(device)
-        return self.masks[groups, device]
+        if (candidates, groups, device) not in self.masks:
+            causal = self.visible.new_full((self.length, self.length), -torch.inf).triu(1)
+            own = self.visible.new_full((candidates, self.length, candidates, self.length), -torch.inf)
+            for candidate in range(candidates):
+                own[candidate, :, candidate] = causal
+            seen = own.flatten(2)[:, None].expand(-1, groups, -1, -1).flatten(0, 2)
+            text = self.visible[:, None].expand(-1, len(seen), -1)
+            mask = torch.cat([text, seen.expand(len(text), -1, -1)], dim=2)
+            self.masks[candidates, groups, device] = mask[:, None].to(device)
+        return self.masks[candidates, groups, device]
 
     def attend(self, inputs: AttentionInputs) -> torch.Tensor:
-        """Attend to the example's own text and prompt; there is one row."""
+        """Attend to the example's own text and to the candidate's own prompt."""
         layer, query, key, value, scale = inputs
-        heads, size = query.shape[1], query.shape[3]
+        candidates, heads, _, size = query.shape
         shared, count, length = key.shape[1], len(self.examples), self.length
-        groups = heads // shared
+        groups, stop = heads // shared, self.longest + candidates * length
         seen: list[torch.Tensor] = []
         for kept, states in zip(self.memory[layer], (key, value), strict=True):
-            by_example = states[0].reshape(shared, count, length, states.shape[-1]).transpose(0, 1)
+            by_candidate = states.view(candidates, shared, count, length, states.shape[-1])
+            own = by_candidate.permute(2, 1, 0, 3, 4).flatten(2, 3)
             if torch.is_grad_enabled():  # the way back needs what every pass has seen
-                seen.append(torch.cat([kept[:, :, :-length], by_example], dim=2))
+                seen.append(torch.cat([kept[:, :, : self.longest], own], dim=2))
             else:
-                kept[:, :, -length:] = by_example
-                seen.append(kept)
-        queries = query[0].reshape(shared, groups, count, length, size).permute(2, 0, 1, 3, 4)
+                kept[:, :, self.longest : stop] = own
+                seen.append(kept[:, :, :stop])
+        by_head = query.view(candidates, shared, groups, count, length, size)
         keys, values = seen
         attended = scaled_dot_product_attention(
-            queries.reshape(count, shared, groups * length, size),
+            by_head.permute(3, 1, 0, 2, 4, 5).flatten(2, 4),
             keys,
             values,
-            attn_mask=self.mask(groups, query.device),
+            attn_mask=self.mask(candidates, groups, query.device),
             scale=scale,
         )
-        attended = attended.view(count, shared, groups, length, -1).permute(0, 3, 1, 2, 4)
-        return attended.reshape(1, count * length, heads, -1)
+        by_token = attended.view(count, shared, candidates, groups, length, -1)
+        return by_token.permute(2, 0, 4, 1, 3, 5).reshape(candidates, count * length, heads, -1)
 
 
 class SuffixEvaluator:
-    """Evaluates prompts behind the text, one candidate per pass."""
+    """Evaluates prompts behind the text, a few candidates per pass."""
 
     def __init__(self, module: Any, readout: Readout) -> None:
         self._module = module
@@ -106,9 +118,12 @@ class SuffixEvaluator:
         room = available_memory(soft.device) * MEMORY_SHARE
         keep: list[_Texts] | None = []
         for texts in remembered:
-            for candidate, prompt in enumerate(soft):
-                pairs = (np.full(len(texts.examples), candidate), np.array(texts.examples))
-                yield pairs, self._logits(prompt, texts)
+            examples = texts.examples
+            for start in range(0, len(soft), texts.together):
+                prompts = soft[start : start + texts.together]
+                candidates = np.arange(start, start + len(prompts))
+                pairs = (np.repeat(candidates, len(examples)), np.tile(examples, len(prompts)))
+                yield pairs, self._logits(prompts, texts)
             if keep is not None:
                 keep.append(texts)
                 keep = keep if _bytes(keep) <= room else None  # too large: recomputed each time
@@ -126,15 +141,16 @@ class SuffixEvaluator:
         part = batch.take(examples)
         sizes = np.array([len(row) for row in part.token_ids])
         longest = int(sizes.max())
+        together = max(1, min(TOGETHER, max_tokens // (len(examples) * length)))
+        room = longest + together * length
         memory: dict[Any, tuple[torch.Tensor, torch.Tensor]] = {}
         for layout in self._packed.layouts(part, 0, max_tokens):
             filling = _Filling(layout, {})
-            self._run(layout.text, layout.positions, layout.answers, filling)
+            self._run(layout.text[None], layout.positions, layout.answers, filling)
             for layer, states in filling.kept.items():
                 if layer not in memory:
                     memory[layer] = tuple(  # type: ignore[assignment]
-                        s.new_zeros(len(examples), s.shape[1], longest + length, s.shape[3])
-                        for s in states
+                        s.new_zeros(len(examples), s.shape[1], room, s.shape[3]) for s in states
                     )
                 start = common = layout.length
                 for i in layout.examples:
@@ -146,17 +162,17 @@ class SuffixEvaluator:
         device = layout.positions.device
         steps = torch.arange(length)
         positions = torch.from_numpy(sizes)[:, None] + steps
-        visible = torch.zeros(len(examples), length, longest + length, dtype=layout.text.dtype)
-        visible[:, :, :longest].masked_fill_(
-            (torch.arange(longest) >= torch.from_numpy(sizes)[:, None])[:, None], -torch.inf
+        visible = torch.zeros(len(examples), longest, dtype=layout.text.dtype)
+        visible.masked_fill_(torch.arange(longest) >= torch.from_numpy(sizes)[:, None], -torch.inf)
+        return _Texts(
+            examples, length, longest, together, memory, positions.flatten().to(device), visible
         )
-        visible[:, :, longest:] = torch.full((length, length), -torch.inf).triu(1)
-        return _Texts(examples, length, memory, positions.flatten().to(device), visible.to(device))
 
-    def _logits(self, prompt: torch.Tensor, texts: _Texts) -> torch.Tensor:
+    def _logits(self, prompts: torch.Tensor, texts: _Texts) -> torch.Tensor:
+        """Return the logits at the answers, `(candidates · examples, vocabulary)`."""
         count, length = len(texts.examples), texts.length
-        answers = torch.arange(1, count + 1, device=prompt.device) * length - 1
-        return self._run(prompt.repeat(count, 1), texts.positions, answers, texts)
+        answers = torch.arange(1, count + 1, device=prompts.device) * length - 1
+        return self._run(prompts.repeat(1, count, 1), texts.positions, answers, texts)
 
     def _run(
         self,
@@ -165,17 +181,17 @@ class SuffixEvaluator:
         answers: torch.Tensor,
         plan: Any,
     ) -> torch.Tensor:
-        read_positions = ReadPositions((1, len(rows)), answers)
+        read_positions = ReadPositions((len(rows), rows.shape[1]), answers)
         with (
             attending(self._module, plan),
             self._readout.at(read_positions) as finish,
         ):
             output = self._module(
-                inputs_embeds=rows[None],
-                position_ids=positions[None],
+                inputs_embeds=rows,
+                position_ids=positions.expand(len(rows), -1),
                 use_cache=False,
             )
-            return finish(output.logits)[0]
+            return finish(output.logits).flatten(0, 1)
 
 
 def _bytes(texts: list[_Texts]) -> int:

@@ -33,7 +33,7 @@ def chosen_parts(run: SavedRun) -> Iterator[Markup]:
             yield _words(choices["words"])
         if choices["templates"]:
             yield _templates(choices["templates"])
-    if start is None or (choices is None and not start.evaluations):
+    if start is None or (choices is None and not start.trials and not start.evaluations):
         return
     if start.trials:
         yield paragraph(ABOUT_STARTS)
@@ -107,7 +107,9 @@ def _loss(loss: float | None) -> Cell:
 
 
 def _settled(start: StartRecord, name: str) -> str:
-    text = f"In front of every text: {name}. Step size σ at the start: {start.sigma0:.4g}."
+    text = f"In front of every text: {name}."
+    if start.sigma0 is not None:
+        text += f" Step size σ at the start: {start.sigma0:.4g}."
     if start.evaluations:
         text += f" To choose these, {start.evaluations} evaluations of the budget were spent."
     return text
