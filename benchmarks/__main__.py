@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.cluster import ray_workers
+from benchmarks.command import first_evaluation, whole_run
 from benchmarks.evaluation import against_limit, against_plain, masked_against_plain
 from benchmarks.memory import search_memory
 from benchmarks.neighbours import neighbour_search
@@ -27,7 +28,7 @@ from benchmarks.words import words_of_a_reading
 
 MEASURES: list[Callable[[], Iterator[Row]]] = [
     against_plain, against_limit, against_vllm, masked_against_plain, suffix_growth,
-    search_precision, loading, words_of_a_reading, saes_alone,
+    search_precision, loading, first_evaluation, whole_run, words_of_a_reading, saes_alone,
     saes_over_bbt, search_memory, neighbour_search, ray_workers,
 ]  # fmt: skip
 RESULTS = Path(__file__).with_name("results.json")

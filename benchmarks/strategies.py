@@ -13,8 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pfes.config import RunConfig, make_config
 from pfes.contract import Floats, LanguageModel
 from pfes.methods import get_method
@@ -90,7 +88,7 @@ def search(config: RunConfig, model: LanguageModel, task: Task, on: str, cache: 
         looks[-1]["evaluations"] = record.evaluations + loop.evaluations  # type: ignore[union-attr]
         return Validation(0.0, 0.0, 0.0)
 
-    loop._validate = look  # type: ignore[union-attr]
+    loop._validate = look
     losses = [(s.evaluations + record.evaluations, s.sigma) for s in loop.steps()]
     print(config.method, on, record.name, record.sigma0, losses[-1], flush=True)
     return looks

@@ -99,7 +99,7 @@ def test_listed_words_have_the_answers_of_the_model_here(
 def test_a_run_has_the_figures_of_the_model_here(server: VllmServer) -> None:
     """Where every word is answered for, because the tokenizer is known and the server is vLLM."""
     settings = {"shots": 4, "test_limit": 24, "reading": "offset", "free": "none"}
-    for method in ("manual", "icl"):
+    for method in ("manual", "icl", "best-start"):
         here = pfes.search(MODEL, TASK, method, **settings)
         there = pfes.search(f"openai:{server.url}", TASK, method, tokenizer=MODEL, **settings)
         assert (there.test, there.validation) == (here.test, here.validation)
@@ -124,17 +124,19 @@ def test_fit_and_the_exported_program(
     np.testing.assert_allclose([list(answer(t).values()) for t in texts], wanted, atol=1e-4)
 
 
+@pytest.mark.parametrize("interface", ["completions", "chat"])
 def test_fit_on_questions(
-    server: VllmServer, tmp_path: Path, capsys: pytest.CaptureFixture
+    server: VllmServer, tmp_path: Path, interface: str, capsys: pytest.CaptureFixture
 ) -> None:
     data = TEXT_DATA / "trec/train.jsonl"
     if not data.exists():
         pytest.skip(f"needs questions with labels in {data}, or PFES_TEXT_DATA")
-    settings = {"model": f"openai:{server.url}", "shots": 4, "draws": 2, "test_limit": 40}
+    settings = {"model": f"openai:{server.url}", "interface": interface, "shots": 4, "draws": 2}
+    settings |= {"test_limit": 40}
     fitted = start_fit(str(data), tmp_path / "run", settings, Given(label="label"))
     result = result_of(fitted.events())
     with capsys.disabled():
-        print(f"\nquestions: template {result.zero_shot:.3f}, found {result.test:.3f}")
+        print(f"\nquestions, {interface}: template {result.zero_shot:.3f}, found {result.test:.3f}")
     assert result.test > 1 / 6
 
 

@@ -16,8 +16,8 @@ from pfes.models.local.batch_size import remembered_batch_tokens
 from pfes.models.local.half_products import half_bytes, with_half_products
 from pfes.models.local.padded import Pass
 from pfes.models.local.paths import EvaluationPaths
-from pfes.models.local.suffix import TOGETHER
 from pfes.models.local.precision_trial import HALF, Trial, job_of, remembered_trial
+from pfes.models.local.suffix import TOGETHER
 from pfes.models.source import ModelSource
 from pfes.system.devices import device_name, give_back_memory
 from pfes.system.memory import available_memory, is_out_of_memory

@@ -1,8 +1,9 @@
 """Prompts behind the text: the text's keys and values never change, so they are computed once.
 
 A pass then consists of the prompts only, a row for each candidate with its prompt once per example;
-attention looks back at the kept keys and values. So the length of the texts hardly matters to the cost
-of an evaluation. Candidates that share a pass look back together: what is kept is read once for all.
+attention looks back at the kept keys and values. So the length of the texts hardly matters to the
+cost of an evaluation. Candidates that share a pass look back together: what is kept is read once
+for all. What all texts begin with, such as answered examples in front, is kept once.
 """
 
 from collections.abc import Iterator
@@ -17,12 +18,15 @@ from torch.nn.functional import scaled_dot_product_attention
 from pfes.contract import Batch, Texts
 from pfes.models.local.attention import AttentionInputs, attending
 from pfes.models.local.last_layer import Readout, ReadPositions
-from pfes.models.local.packed import Layout, PackedEvaluator
+from pfes.models.local.packed import Layout, PackedEvaluator, common_tokens
 from pfes.models.local.padded import Pass
 from pfes.system.memory import available_memory
 
 MEMORY_SHARE = 0.25  # of the free memory, at most, for keys and values
-TOGETHER = 4  # candidates in a pass, at most: attention computes, in vain, how they would see others
+TOGETHER = (
+    4  # candidates in a pass, at most: attention computes, in vain, how they would see others
+)
+LEAST_COMMON = 16  # tokens that all texts begin with, for keeping them apart to be worth it
 
 
 @dataclass(frozen=True)
@@ -37,20 +41,30 @@ class _Filling:
         return self.layout.attend(inputs)
 
 
+KeysAndValues = tuple[torch.Tensor, torch.Tensor]
+
+
 @dataclass(frozen=True)
 class _Texts:
     """The keys and values of some examples' texts, and how prompts attend to them."""
 
     examples: list[int]
     length: int  # of the prompts
-    longest: int  # tokens of a text
+    longest: int  # tokens of a text, without those that are kept apart
     together: int  # candidates that have room in the memory
-    # by layer: (examples, heads, longest + together · length, size); behind the texts, every pass
+    common: dict[Any, KeysAndValues]  # by layer: (heads, tokens that all texts begin with, size)
+    # by layer: (heads, examples, longest + together · length, size); behind the texts, every pass
     # writes what its prompts add
-    memory: dict[Any, tuple[torch.Tensor, torch.Tensor]]
+    memory: dict[Any, KeysAndValues]
     positions: torch.Tensor  # (examples · length,)
     visible: torch.Tensor  # (examples, longest) 0 where there is text, else −inf
     masks: dict[tuple[int, int, torch.device], torch.Tensor] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that all of it takes."""
+        kept = (*self.common.values(), *self.memory.values())
+        return sum(tensor.nbytes for pair in kept for tensor in pair)
 
     def mask(self, candidates: int, groups: int, device: torch.device) -> torch.Tensor:
         """Return the mask for the queries of an example: by candidate, head of a group, and token.
@@ -58,14 +72,15 @@ class _Texts:
         The layers of one model may be on several devices.
         """
         if (candidates, groups, device) not in self.masks:
-            causal = self.visible.new_full((self.length, self.length), -torch.inf).triu(1)
-            own = self.visible.new_full((candidates, self.length, candidates, self.length), -torch.inf)
+            length = self.length
+            causal = self.visible.new_full((length, length), -torch.inf).triu(1)
+            own = self.visible.new_full((candidates, length, candidates, length), -torch.inf)
             for candidate in range(candidates):
                 own[candidate, :, candidate] = causal
             seen = own.flatten(2)[:, None].expand(-1, groups, -1, -1).flatten(0, 2)
             text = self.visible[:, None].expand(-1, len(seen), -1)
             mask = torch.cat([text, seen.expand(len(text), -1, -1)], dim=2)
-            self.masks[candidates, groups, device] = mask[:, None].to(device)
+            self.masks[candidates, groups, device] = mask.to(device)
         return self.masks[candidates, groups, device]
 
     def attend(self, inputs: AttentionInputs) -> torch.Tensor:
@@ -77,23 +92,48 @@ class _Texts:
         seen: list[torch.Tensor] = []
         for kept, states in zip(self.memory[layer], (key, value), strict=True):
             by_candidate = states.view(candidates, shared, count, length, states.shape[-1])
-            own = by_candidate.permute(2, 1, 0, 3, 4).flatten(2, 3)
+            own = by_candidate.permute(1, 2, 0, 3, 4).flatten(2, 3)
             if torch.is_grad_enabled():  # the way back needs what every pass has seen
                 seen.append(torch.cat([kept[:, :, : self.longest], own], dim=2))
             else:
                 kept[:, :, self.longest : stop] = own
                 seen.append(kept[:, :, :stop])
         by_head = query.view(candidates, shared, groups, count, length, size)
-        keys, values = seen
-        attended = scaled_dot_product_attention(
-            by_head.permute(3, 1, 0, 2, 4, 5).flatten(2, 4),
-            keys,
-            values,
-            attn_mask=self.mask(candidates, groups, query.device),
-            scale=scale,
-        )
-        by_token = attended.view(count, shared, candidates, groups, length, -1)
-        return by_token.permute(2, 0, 4, 1, 3, 5).reshape(candidates, count * length, heads, -1)
+        # (heads that share keys, examples, candidates · groups · length, size)
+        queries = by_head.permute(1, 3, 0, 2, 4, 5).flatten(2, 4)
+        mask, (keys, values) = self.mask(candidates, groups, query.device), seen
+        if layer in self.common:
+            attended = _attend_twice(queries, self.common[layer], (keys, values), mask, scale)
+        else:
+            attended = scaled_dot_product_attention(
+                queries, keys, values, attn_mask=mask, scale=scale
+            )
+        by_token = attended.view(shared, count, candidates, groups, length, -1)
+        return by_token.permute(2, 1, 4, 0, 3, 5).reshape(candidates, count * length, heads, -1)
+
+
+def _attend_twice(
+    queries: torch.Tensor,
+    common: KeysAndValues,
+    own: KeysAndValues,
+    mask: torch.Tensor,
+    scale: float | None,
+) -> torch.Tensor:
+    """Attend to what all examples see, in one product for all of them, and to their own tokens."""
+    size = queries.shape[-1]
+    factor = size**-0.5 if scale is None else scale
+    queries = queries * factor
+    # products may be in half precision, sums are not
+    to_common = (queries.flatten(1, 2) @ common[0].transpose(-1, -2)).float()
+    to_common = to_common.view(*queries.shape[:3], -1)
+    to_own = (queries @ own[0].transpose(-1, -2)).float() + mask.float()
+    highest = torch.maximum(to_common.amax(-1, keepdim=True), to_own.amax(-1, keepdim=True))
+    to_common, to_own = (to_common - highest).exp_(), (to_own - highest).exp_()
+    total = to_common.sum(-1, keepdim=True) + to_own.sum(-1, keepdim=True)
+    from_common = to_common.to(queries.dtype).flatten(1, 2) @ common[1]
+    from_own = to_own.to(queries.dtype) @ own[1]
+    both = from_common.view(*from_own.shape).float() + from_own.float()
+    return (both / total).to(queries.dtype)
 
 
 class SuffixEvaluator:
@@ -126,7 +166,8 @@ class SuffixEvaluator:
                 yield pairs, self._logits(prompts, texts)
             if keep is not None:
                 keep.append(texts)
-                keep = keep if _bytes(keep) <= room else None  # too large: recomputed each time
+                if sum(part.nbytes for part in keep) > room:
+                    keep = None  # too large: recomputed each time
         if keep is not None:
             kept[length, max_tokens] = keep
 
@@ -140,33 +181,41 @@ class SuffixEvaluator:
     def _fill(self, batch: Batch, examples: list[int], length: int, max_tokens: int) -> _Texts:
         part = batch.take(examples)
         sizes = np.array([len(row) for row in part.token_ids])
-        longest = int(sizes.max())
+        apart = common_tokens(part)  # tokens that are kept apart
+        apart = apart if apart >= LEAST_COMMON and len(examples) > 1 else 0
+        longest = int(sizes.max()) - apart
         together = max(1, min(TOGETHER, max_tokens // (len(examples) * length)))
         room = longest + together * length
-        memory: dict[Any, tuple[torch.Tensor, torch.Tensor]] = {}
+        common: dict[Any, KeysAndValues] = {}
+        memory: dict[Any, KeysAndValues] = {}
         for layout in self._packed.layouts(part, 0, max_tokens):
             filling = _Filling(layout, {})
             self._run(layout.text[None], layout.positions, layout.answers, filling)
             for layer, states in filling.kept.items():
                 if layer not in memory:
                     memory[layer] = tuple(  # type: ignore[assignment]
-                        s.new_zeros(len(examples), s.shape[1], room, s.shape[3]) for s in states
+                        s.new_zeros(s.shape[1], len(examples), room, s.shape[3]) for s in states
                     )
-                start = common = layout.length
+                    if apart:
+                        key, value = (s[0, :, :apart].clone() for s in states)
+                        common[layer] = key, value
+                start = layout.length
+                again = layout.length - apart  # common tokens that are kept with each example
                 for i in layout.examples:
-                    stop = start + sizes[i] - common
+                    stop = start + sizes[i] - layout.length
                     for target, state in zip(memory[layer], states, strict=True):
-                        target[i, :, :common] = state[0, :, :common]
-                        target[i, :, common : sizes[i]] = state[0, :, start:stop]
+                        target[:, i, :again] = state[0, :, apart : layout.length]
+                        target[:, i, again : sizes[i] - apart] = state[0, :, start:stop]
                     start = stop
         device = layout.positions.device
-        steps = torch.arange(length)
-        positions = torch.from_numpy(sizes)[:, None] + steps
+        positions = torch.from_numpy(sizes)[:, None] + torch.arange(length)
         visible = torch.zeros(len(examples), longest, dtype=layout.text.dtype)
-        visible.masked_fill_(torch.arange(longest) >= torch.from_numpy(sizes)[:, None], -torch.inf)
+        own = torch.from_numpy(sizes)[:, None] - apart
+        visible.masked_fill_(torch.arange(longest) >= own, -torch.inf)
         return _Texts(
-            examples, length, longest, together, memory, positions.flatten().to(device), visible
-        )
+            examples, length, longest, together, common, memory, positions.flatten().to(device),
+            visible,
+        )  # fmt: skip
 
     def _logits(self, prompts: torch.Tensor, texts: _Texts) -> torch.Tensor:
         """Return the logits at the answers, `(candidates · examples, vocabulary)`."""
@@ -192,7 +241,3 @@ class SuffixEvaluator:
                 use_cache=False,
             )
             return finish(output.logits).flatten(0, 1)
-
-
-def _bytes(texts: list[_Texts]) -> int:
-    return sum(tensor.nbytes for part in texts for pair in part.memory.values() for tensor in pair)
