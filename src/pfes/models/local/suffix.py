@@ -7,7 +7,7 @@ for all. What all texts begin with, such as answered examples in front, is kept 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -29,19 +29,33 @@ TOGETHER = (
 LEAST_COMMON = 16  # tokens that all texts begin with, for keeping them apart to be worth it
 
 
+KeysAndValues = tuple[torch.Tensor, torch.Tensor]
+
+
 @dataclass(frozen=True)
 class _Filling:
-    """Attends like a packed row of text, and keeps the keys and values of each layer."""
+    """Attends like a packed row of text, and keeps the keys and values of each layer.
+
+    It may stand behind tokens whose keys and values, `(heads, tokens, size)`, are there already.
+    """
 
     layout: Layout
-    kept: dict[Any, tuple[torch.Tensor, torch.Tensor]]
+    before: dict[Any, KeysAndValues]
+    kept: dict[Any, KeysAndValues] = field(default_factory=dict)
 
     def attend(self, inputs: AttentionInputs) -> torch.Tensor:
-        self.kept[inputs.layer] = (inputs.key, inputs.value)
-        return self.layout.attend(inputs)
-
-
-KeysAndValues = tuple[torch.Tensor, torch.Tensor]
+        layer, query, key, value, _ = inputs
+        self.kept[layer] = (key, value)
+        if layer not in self.before:
+            return self.layout.attend(inputs)
+        keys, values = self.before[layer]
+        count = keys.shape[1]
+        row = inputs._replace(
+            query=torch.nn.functional.pad(query, (0, 0, count, 0)),
+            key=torch.cat([keys[None], key], dim=2),
+            value=torch.cat([values[None], value], dim=2),
+        )
+        return self.layout.attend(row)[:, count:]
 
 
 @dataclass(frozen=True)
@@ -180,42 +194,55 @@ class SuffixEvaluator:
 
     def _fill(self, batch: Batch, examples: list[int], length: int, max_tokens: int) -> _Texts:
         part = batch.take(examples)
-        sizes = np.array([len(row) for row in part.token_ids])
         apart = common_tokens(part)  # tokens that are kept apart
         apart = apart if apart >= LEAST_COMMON and len(examples) > 1 else 0
-        longest = int(sizes.max()) - apart
+        common = self._keep(part.token_ids[0][:apart])
+        own = replace(
+            part,
+            token_ids=tuple(row[apart:] for row in part.token_ids),
+            answers=tuple(answer - apart for answer in part.answers),
+            texts=Texts(),
+        )
+        sizes = np.array([len(row) for row in own.token_ids])
+        longest = int(sizes.max())
         together = max(1, min(TOGETHER, max_tokens // (len(examples) * length)))
         room = longest + together * length
-        common: dict[Any, KeysAndValues] = {}
         memory: dict[Any, KeysAndValues] = {}
-        for layout in self._packed.layouts(part, 0, max_tokens):
-            filling = _Filling(layout, {})
-            self._run(layout.text[None], layout.positions, layout.answers, filling)
+        for layout in self._packed.layouts(own, apart, max_tokens):
+            filling = _Filling(layout, common)
+            self._run(layout.text[None], layout.positions[apart:], layout.answers - apart, filling)
             for layer, states in filling.kept.items():
                 if layer not in memory:
                     memory[layer] = tuple(  # type: ignore[assignment]
                         s.new_zeros(s.shape[1], len(examples), room, s.shape[3]) for s in states
                     )
-                    if apart:
-                        key, value = (s[0, :, :apart].clone() for s in states)
-                        common[layer] = key, value
-                start = layout.length
-                again = layout.length - apart  # common tokens that are kept with each example
+                start = again = layout.length - apart  # these few are kept with each example
                 for i in layout.examples:
-                    stop = start + sizes[i] - layout.length
+                    stop = start + sizes[i] - again
                     for target, state in zip(memory[layer], states, strict=True):
-                        target[:, i, :again] = state[0, :, apart : layout.length]
-                        target[:, i, again : sizes[i] - apart] = state[0, :, start:stop]
+                        target[:, i, :again] = state[0, :, :again]
+                        target[:, i, again : sizes[i]] = state[0, :, start:stop]
                     start = stop
         device = layout.positions.device
-        positions = torch.from_numpy(sizes)[:, None] + torch.arange(length)
+        positions = torch.from_numpy(apart + sizes)[:, None] + torch.arange(length)
         visible = torch.zeros(len(examples), longest, dtype=layout.text.dtype)
-        own = torch.from_numpy(sizes)[:, None] - apart
-        visible.masked_fill_(torch.arange(longest) >= own, -torch.inf)
+        padding = torch.arange(longest) >= torch.from_numpy(sizes)[:, None]
+        visible.masked_fill_(padding, -torch.inf)
         return _Texts(
             examples, length, longest, together, common, memory, positions.flatten().to(device),
             visible,
         )  # fmt: skip
+
+    def _keep(self, tokens: tuple[int, ...]) -> dict[Any, KeysAndValues]:
+        """Compute the keys and values of tokens with nothing before them, by layer."""
+        if not tokens:
+            return {}
+        embedding = self._module.get_input_embeddings()
+        ids = torch.tensor(tokens, device=embedding.weight.device)
+        count, steps = len(tokens), torch.arange(len(tokens), device=ids.device)
+        filling = _Filling(Layout(count, [], embedding(ids), steps, steps[-1:], []), {})
+        self._run(filling.layout.text[None], steps, steps[-1:], filling)
+        return {layer: (keys[0], values[0]) for layer, (keys, values) in filling.kept.items()}
 
     def _logits(self, prompts: torch.Tensor, texts: _Texts) -> torch.Tensor:
         """Return the logits at the answers, `(candidates · examples, vocabulary)`."""
