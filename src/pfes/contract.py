@@ -139,7 +139,8 @@ class LanguageModel(ABC):
         parts = [batch] if whole else batch.in_parts(block)
         for part in parts:
             logprobs = self.logprobs(prompt[None], replace(part, words=everything))[0]
-            shares += np.exp(logprobs, dtype=np.float64).sum(axis=0)
+            for row in logprobs:  # one by one, so that only one is there twice
+                shares += np.exp(row, dtype=np.float64)
         shares[list(batch.words)] = -1
         likely = np.argsort(-shares, kind="stable")[: min(count, len(shares) - len(batch.words))]
         tokens = [int(token) for token in likely]

@@ -116,8 +116,9 @@ def score(
     ranks: bool = False,
     reading: Reading = PLAIN,
 ) -> Score:
-    """Score a prompt `(length, width)` on a batch."""
-    return result_of(score_steps(model, spec, [(prompt, reading)], batch, ranks))[0]
+    """Score a prompt `(length, width)` on a batch, all of it at once."""
+    everything = max(1, len(batch))
+    return result_of(score_steps(model, spec, [(prompt, reading)], batch, ranks, everything))[0]
 
 
 def score_steps(
@@ -126,17 +127,18 @@ def score_steps(
     prompts: Sequence[tuple[Floats, Reading]],
     batch: Batch,
     ranks: bool = False,
+    at_once: int = SLICE,
 ) -> Generator[int, None, list[Score]]:
     """Score prompts; yield how many examples are done, and return a score for each prompt.
 
-    All of them answer for some examples before the next ones: a model may have kept work for these.
+    All of them answer for so many examples before the next ones. What a model has kept for a batch
+    is there again the next time only where that is scored at once.
     """
     words = [len(batch.words) + len(reading.words) for _, reading in prompts]
     answers: list[list[Floats]] = [[np.empty((0, count), dtype=np.float32)] for count in words]
     positions: list[list[Ints]] = [[] for _ in prompts]
     done = 0
-    # a small batch is the same object: what is kept for it is there the next time, too
-    for part in [batch] if 0 < len(batch) <= SLICE else batch.in_parts(SLICE):
+    for part in [batch] if 0 < len(batch) <= at_once else batch.in_parts(at_once):
         for number, (prompt, reading) in enumerate(prompts):
             asked = part.with_words(reading.words)
             if ranks:
