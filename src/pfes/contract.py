@@ -13,7 +13,7 @@ from pfes.errors import SettingError
 Floats: TypeAlias = NDArray[np.float32]
 Ints: TypeAlias = NDArray[np.int64]
 
-KEPT = 2**24  # answers at once, where the whole vocabulary is asked for: 64 megabytes
+KEPT = 2**25  # answers at once, where the whole vocabulary is asked for: 128 megabytes
 
 Family = Literal["masked", "causal"]
 Interface = Literal["completions", "chat"]

@@ -6,7 +6,7 @@ import torch
 
 from pfes.contract import Batch, Placement
 from pfes.models.local.local_model import LocalModel
-from pfes.models.local.suffix import LEAST_COMMON, TOGETHER, SuffixEvaluator
+from pfes.models.local.suffix import LEAST_COMMON, TOGETHER, SuffixEvaluator, _nbytes
 from tests import tiny
 
 WORDS = (5, 6)
@@ -70,7 +70,7 @@ def test_common_tokens_are_kept_once() -> None:
         batch = batch_of(common)
         model.logprobs(prompts_for(model, 2, 3), batch)
         (texts,) = evaluator._texts[batch.texts][3, 4096]
-        kept[common] = texts.nbytes
+        kept[common] = _nbytes([texts])
         assert texts.longest == max(OWN)
     layers, heads = model.module.config.num_hidden_layers, model.module.config.num_key_value_heads
     size = model.module.config.hidden_size // model.module.config.num_attention_heads

@@ -22,7 +22,8 @@ from pfes.models.local.packed import Layout, PackedEvaluator, common_tokens
 from pfes.models.local.padded import Pass
 from pfes.system.memory import available_memory
 
-MEMORY_SHARE = 0.25  # of the free memory, at most, for keys and values
+MEMORY_SHARE = 0.25  # of the free memory, at most, for the keys and values of all texts together
+EXAMPLES = 64  # in a pass, at most: longer ones keep company, so that little is padding
 TOGETHER = (
     4  # candidates in a pass, at most: attention computes, in vain, how they would see others
 )
@@ -73,12 +74,6 @@ class _Texts:
     positions: torch.Tensor  # (examples · length,)
     visible: torch.Tensor  # (examples, longest) 0 where there is text, else −inf
     masks: dict[tuple[int, int, torch.device], torch.Tensor] = field(default_factory=dict)
-
-    @property
-    def nbytes(self) -> int:
-        """The memory that all of it takes."""
-        kept = (*self.common.values(), *self.memory.values())
-        return sum(tensor.nbytes for pair in kept for tensor in pair)
 
     def mask(self, candidates: int, groups: int, device: torch.device) -> torch.Tensor:
         """Return the mask for the queries of an example: by candidate, head of a group, and token.
@@ -169,7 +164,10 @@ class SuffixEvaluator:
             remembered: Iterator[_Texts] | list[_Texts] = kept[length, max_tokens]
         else:
             remembered = self._remember(batch, length, max_tokens)
-        room = available_memory(soft.device) * MEMORY_SHARE
+        others = sum(
+            _nbytes(texts) for by_size in self._texts.values() for texts in by_size.values()
+        )
+        room = (available_memory(soft.device) + others) * MEMORY_SHARE - others
         keep: list[_Texts] | None = []
         for texts in remembered:
             examples = texts.examples
@@ -180,29 +178,37 @@ class SuffixEvaluator:
                 yield pairs, self._logits(prompts, texts)
             if keep is not None:
                 keep.append(texts)
-                if sum(part.nbytes for part in keep) > room:
+                if _nbytes(keep) > room:
                     keep = None  # too large: recomputed each time
         if keep is not None:
             kept[length, max_tokens] = keep
 
     def _remember(self, batch: Batch, length: int, max_tokens: int) -> Iterator[_Texts]:
         """Compute the texts' keys and values, for as many examples at a time as one pass takes."""
-        count = max(1, max_tokens // length)
-        order = np.argsort([len(row) for row in batch.token_ids], kind="stable").tolist()
-        for start in range(0, len(order), count):
-            yield self._fill(batch, order[start : start + count], length, max_tokens)
-
-    def _fill(self, batch: Batch, examples: list[int], length: int, max_tokens: int) -> _Texts:
-        part = batch.take(examples)
-        apart = common_tokens(part)  # tokens that are kept apart
-        apart = apart if apart >= LEAST_COMMON and len(examples) > 1 else 0
-        common = self._keep(part.token_ids[0][:apart])
+        apart = common_tokens(batch)  # tokens that are kept apart
+        apart = apart if apart >= LEAST_COMMON and len(batch) > 1 else 0
+        common = self._keep(batch.token_ids[0][:apart])
         own = replace(
-            part,
-            token_ids=tuple(row[apart:] for row in part.token_ids),
-            answers=tuple(answer - apart for answer in part.answers),
-            texts=Texts(),
+            batch,
+            token_ids=tuple(row[apart:] for row in batch.token_ids),
+            answers=tuple(answer - apart for answer in batch.answers),
         )
+        most = max(1, min(EXAMPLES, max_tokens // length))
+        order = np.argsort([len(row) for row in batch.token_ids], kind="stable")
+        for examples in np.array_split(order, -(-len(order) // most)):
+            yield self._fill(own, examples.tolist(), apart, common, length, max_tokens)
+
+    def _fill(
+        self,
+        batch: Batch,
+        examples: list[int],
+        apart: int,
+        common: dict[Any, KeysAndValues],
+        length: int,
+        max_tokens: int,
+    ) -> _Texts:
+        """Compute the keys and values of some texts, which stand behind `apart` common tokens."""
+        own = batch.take(examples)
         sizes = np.array([len(row) for row in own.token_ids])
         longest = int(sizes.max())
         together = max(1, min(TOGETHER, max_tokens // (len(examples) * length)))
@@ -268,3 +274,10 @@ class SuffixEvaluator:
                 use_cache=False,
             )
             return finish(output.logits).flatten(0, 1)
+
+
+def _nbytes(parts: list[_Texts]) -> int:
+    """Return the memory that keys and values take, where parts may have some in common."""
+    pairs = [pair for part in parts for pair in (*part.common.values(), *part.memory.values())]
+    tensors = {id(tensor): tensor for pair in pairs for tensor in pair}
+    return sum(tensor.nbytes for tensor in tensors.values())
