@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pfes.config import BETA, RADIUS, TEXT, RunConfig, Select, is_served
-from pfes.contract import Batch, Family, Floats, LanguageModel
+from pfes.contract import Batch, Family, Floats, Ints, LanguageModel
 from pfes.methods import Method, generation_size, no_gradients, settings_of
 from pfes.optimizers import Adam, Optimizer
 from pfes.searches.batches import draw_batch, usual_batch
@@ -19,8 +19,8 @@ from pfes.searches.losses import After, Loss
 from pfes.searches.make_optimizer import make_optimizer, make_token_optimizer
 from pfes.searches.objective import prompt_values, value_and_gradient
 from pfes.searches.read_answers import Reader, search_reader
-from pfes.searches.reading import Reading
-from pfes.searches.scoring import Score, score
+from pfes.searches.reading import PLAIN, Reading
+from pfes.searches.scoring import metric_value, score
 from pfes.searches.spaces import FullSpace, RandomSubspace, TokenSpace
 from pfes.searches.starts import DRAWS
 from pfes.searches.step_size import is_auto
@@ -118,6 +118,16 @@ def loss_of(method: Method, beta: float | None, after: After) -> Loss:
 
 
 @dataclass(frozen=True)
+class Judged:
+    """How a prompt's answers to some examples are read."""
+
+    labels: Ints
+    own_logprobs: Floats  # (examples, labels)
+    metric: float
+    entropies: Doubles  # (examples,)
+
+
+@dataclass(frozen=True)
 class SearchParts:
     """What the searches of a run share; `--beta auto` has several of them."""
 
@@ -138,34 +148,49 @@ class SearchParts:
         return search_reader(self.config)
 
     def read(self, prompt: Floats) -> Reading:
-        """Return the reading of a prompt, fitted to the training examples; the last one is kept."""
+        """Return the reading of a prompt, fitted to all labelled examples; the last one is kept."""
+        if self.reader.is_plain:
+            return PLAIN
         key = prompt.tobytes()
         if key not in self._last_read:
-            reading = self.reader.fit(self.model, prompt, self.examples.train)
+            reading = self.reader.fit(self.model, prompt, self.examples.labelled)
             self._last_read.clear()
             self._last_read[key] = reading
         return self._last_read[key]
 
     def validate(self, prompt: Floats, loss: Loss, start: Floats) -> Validation:
         """Judge a prompt on the validation examples, beside the one that a search starts with."""
-        scored = self._on_validation(prompt)
-        judged = [scored.loss(kind) for kind in (loss, Loss(after=loss.after))]
-        losses = [value if np.isfinite(value) else np.inf for value in judged]
-        by_metric = Validation(scored.metric, *losses)
+        judged = self._on_validation(prompt)
+        labels, own = judged.labels, judged.own_logprobs[None]
+        losses = [float(kind(own, labels)[0]) for kind in (loss, Loss(after=loss.after))]
+        losses = [value if np.isfinite(value) else np.inf for value in losses]
+        by_metric = Validation(judged.metric, *losses)
         if self.config.select == "metric":
             return by_metric
-        by_loss = replace(by_metric, read_entropy=float(scored.entropies.mean()))
+        by_loss = replace(by_metric, read_entropy=float(judged.entropies.mean()))
         if not self.starts_free:
             return by_loss
         key = start.tobytes()
         if key not in self._references:
             same = prompt.shape == start.shape and key == prompt.tobytes()
-            self._references[key] = (scored if same else self._on_validation(start)).entropies
-        return replace(by_loss, ahead=steps_ahead(scored.entropies, self._references[key]))
+            self._references[key] = (judged if same else self._on_validation(start)).entropies
+        return replace(by_loss, ahead=steps_ahead(judged.entropies, self._references[key]))
 
-    def _on_validation(self, prompt: Floats) -> Score:
+    def _on_validation(self, prompt: Floats) -> "Judged":
+        """Return how the validation examples are read.
+
+        By readings that were fitted to all labelled examples but those which they then read: the
+        result's reading is fitted to all of them, and one of the training examples alone is so much
+        rougher that other prompts suit it.
+        """
         spec, batch = self.examples.task.spec, self.examples.validation
-        return score(self.model, spec, prompt, batch, reading=self.read(prompt))
+        held_out = self.read(prompt).held_out
+        if held_out is None:
+            scored = score(self.model, spec, prompt, batch)
+            return Judged(batch.labels, scored.own_logprobs, scored.metric, scored.entropies)
+        held_out = held_out.of(slice(len(self.examples.train), None))
+        metric = metric_value(spec, batch.labels, held_out.predicted)
+        return Judged(batch.labels, held_out.own, metric, held_out.entropies(batch.labels))
 
     @property
     def starts_free(self) -> bool:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pfes.contract import Ints
 from pfes.searches.fit_reading import Features, fit_reading
 from pfes.searches.log_space import Doubles, log_softmax
-from pfes.searches.reading import PLAIN, Reading, Rung
+from pfes.searches.reading import PLAIN, HeldOut, Reading, Rung
 from pfes.seeds import stream
 
 STRENGTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)  # of the ridge, strong to weak
@@ -60,13 +60,16 @@ def choose_reading(
     if "offset" in names:
         loss = float(losses[names.index("offset")])
         alone = replace(examples.fit(("offset", 1.0)), loss=loss)
+    mixed = np.tensordot(weights, held_out, axes=1)  # (repeats, examples, labels)
+    back = np.argsort(order)
     return replace(
         _mean(parts),
         trials=dict(zip(names, losses.tolist(), strict=True)),
         shares=dict(zip(names, weights.tolist(), strict=True)),
-        loss=_loss(np.tensordot(weights, held_out, axes=1), given),
+        loss=_loss(mixed, given),
         plain_loss=_loss(PLAIN.scores(examples.own)[None], given),
         offset_alone=alone,
+        held_out=HeldOut(logprobs[:, :count], mixed[:, back]),
     )
 
 

@@ -22,6 +22,28 @@ Rung = Literal["plain", "offset", "slope", "words", "mixed"]
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """How readings like this one read each example that they were not fitted to."""
+
+    own: NDArray[np.floating[Any]]  # (examples, labels) log-probabilities of the labels' own words
+    scores: Doubles  # (repeats, examples, labels)
+
+    def of(self, examples: slice) -> "HeldOut":
+        """Return some of the examples."""
+        return HeldOut(self.own[examples], self.scores[:, examples])
+
+    @property
+    def predicted(self) -> NDArray[np.int64]:
+        """The labels of the examples, by their mean scores."""
+        return np.asarray(self.scores.mean(axis=0).argmax(axis=1), dtype=np.int64)
+
+    def entropies(self, labels: NDArray[np.integer[Any]]) -> Doubles:
+        """Return the cross-entropy of each example, `(examples,)`."""
+        right = log_softmax(self.scores)[:, np.arange(len(labels)), labels].mean(axis=0)
+        return np.where(np.isnan(right), np.inf, -right)
+
+
+@dataclass(frozen=True)
 class Reading:
     """How answers are read: slope, offsets, and weights of answer words."""
 
@@ -37,6 +59,7 @@ class Reading:
     loss: float | None = None  # the cross-validated loss of this one
     plain_loss: float | None = None  # and that of the plain reading
     offset_alone: "Reading | None" = None  # offsets and nothing else, fitted to the same answers
+    held_out: HeldOut | None = field(default=None, repr=False, compare=False)  # not stored
 
     def scores(self, logprobs: NDArray[np.floating[Any]]) -> Doubles:
         """Return scores `(…, labels)` of log-probabilities `(…, labels + words)`.
