@@ -13,8 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pfes.config import RunConfig, make_config
 from pfes.contract import Floats, LanguageModel
 from pfes.methods import get_method
@@ -22,24 +20,23 @@ from pfes.models.open import open_model
 from pfes.runs.context import RunContext
 from pfes.runs.settle_start import settle_start
 from pfes.searches.build import SearchParts, resolve
-from pfes.searches.choose_reading import LADDER, choose_reading
 from pfes.searches.encoded import EncodedTask
+from pfes.searches.loop import Search
 from pfes.searches.losses import Loss
 from pfes.searches.scoring import score
 from pfes.searches.starts import evenly
 from pfes.searches.validation import Validation, steps_ahead
 from pfes.system.clock import Clock
 from pfes.system.stages import result_of
+from pfes.tasks.example import Example
 from pfes.tasks.loader import load_task
 from pfes.tasks.spec import read_spec
 from pfes.tasks.task import Task
 
-KINDS = {  # name → method, what it searches on, and what a candidate is worth
-    "saes": ("saes-id", "train", "slope"),
-    "wes": ("wes-id", "train", "slope"),
-    "wes, all labels": ("wes-id", "labelled", "slope"),
-    "saes, words": ("saes-id", "labelled", "words"),
-    "wes, words": ("wes-id", "labelled", "words"),
+KINDS = {  # name → method, and what it searches on
+    "saes": ("saes-id", "train"),
+    "wes": ("wes-id", "train"),
+    "wes, all labels": ("wes-id", "labelled"),
 }
 EVERY = 60  # evaluations between two looks
 HELD_OUT = 300  # examples, at most
@@ -47,16 +44,15 @@ HELD_OUT = 300  # examples, at most
 
 def held_out(task: Task, data_dir: str) -> Task:
     """Return a task whose test examples are training data that it does not use."""
-    used = {example.text for example in map(_Text, (*task.train, *task.validation))}
+    used = set(map(_text, (*task.train, *task.validation)))
     more = load_task(task.name, 500, task.seed, data_dir, 1, balance="most")
-    others = [e for e in (*more.train, *more.validation) if _Text(e).text not in used]
+    others = [e for e in (*more.train, *more.validation) if _text(e) not in used]
     pool = replace(task, train=tuple(others), validation=())
     return replace(task, test=tuple(evenly(pool, HELD_OUT)))
 
 
-class _Text:
-    def __init__(self, example: Any) -> None:
-        self.text = tuple(example.fields.values())
+def _text(example: Example) -> tuple[str, ...]:
+    return tuple(example.fields.values())
 
 
 def settings(model: str, task: str, seed: int, method: str, budget: int, data: str) -> RunConfig:
@@ -67,9 +63,7 @@ def settings(model: str, task: str, seed: int, method: str, budget: int, data: s
     )  # fmt: skip
 
 
-def search(
-    config: RunConfig, model: LanguageModel, task: Task, on: str, value: str, cache: Any
-) -> list[Any]:
+def search(config: RunConfig, model: LanguageModel, task: Task, on: str, cache: Any) -> list[Any]:
     """Do one search; return what was seen at each look."""
     method = get_method(config.method)
     config = resolve(config, method, model, task)
@@ -87,44 +81,19 @@ def search(
     looks: list[Any] = []
     reference: list[Floats] = []
     loop = parts.make_search()
-    loop.eval_every = EVERY  # type: ignore[union-attr]
+    assert isinstance(loop, Search)
+    loop.eval_every = EVERY
 
     def look(solution: Floats) -> Validation:
         prompt = parts.space.prompts(solution[None])[0]
         looks.append(judged(parts, searching, prompt, reference))
-        looks[-1]["evaluations"] = record.evaluations + loop.evaluations  # type: ignore[union-attr]
+        looks[-1]["evaluations"] = record.evaluations + loop.evaluations
         return Validation(0.0, 0.0, 0.0)
 
     loop._validate = look
-    if value == "words":
-        loop._evaluate = words_loss(parts, searching)
     losses = [(s.evaluations + record.evaluations, s.sigma) for s in loop.steps()]
     print(config.method, on, record.name, record.sigma0, losses[-1], flush=True)
     return looks
-
-
-def words_loss(parts: SearchParts, model: LanguageModel) -> Any:
-    """Return what evaluates candidates by the cross-validated loss of a reading of many words.
-
-    The words and the strength of the ridge are those that are best at the start.
-    """
-    batch, labels = parts.examples.train, parts.examples.train.labels
-    start = parts.space.prompts(parts.space.start[None])[0]
-    words, answers = model.likely_answers(start, batch, parts.config.answer_words)
-    trials = [trial for trial in LADDER if trial[0] == "words"]
-    reading = choose_reading(answers, labels, tuple(words), trials)
-    trial = trials[int(np.argmin(list(reading.trials.values())))]
-    asked = batch.with_words(words)
-
-    def evaluate(candidates: Floats) -> tuple[Any, Any]:
-        prompts = parts.space.prompts(candidates)
-        losses = [
-            choose_reading(logprobs, labels, tuple(words), [trial]).loss
-            for logprobs in model.logprobs(prompts, asked)
-        ]
-        return np.array(losses), np.array(losses)
-
-    return evaluate
 
 
 def judged(
@@ -180,13 +149,13 @@ def main() -> None:
     for seed, task_name, kind in cells(arguments):
         if (seed, task_name, kind) in done:
             continue
-        method, on, value = KINDS[kind]
+        method, on = KINDS[kind]
         names = (arguments.model, task_name, seed, method, arguments.budget, arguments.data_dir)
         config = settings(*names)
         model = model or open_model(config, read_spec(task_name)[0])
         task = held_out(load_task(task_name, seed=seed, data_dir=arguments.data_dir, test_limit=1),
                         arguments.data_dir)  # fmt: skip
-        looks = search(config, model, task, on, value, cache)
+        looks = search(config, model, task, on, cache)
         line = {"model": Path(arguments.model).name, "seed": seed, "task": task_name, "kind": kind,
                 "looks": looks}  # fmt: skip
         with out.open("a") as file:
